@@ -16,12 +16,14 @@ static calm_status put_tables(calm_ctx *ctx, const calm_result *r, calm_text *ou
     return calm_summary_gates(ctx, r, out);
 }
 
-/* Appends the heading: the name on the hub or of the folder, because a card is published and paths are private. */
-static calm_status put_title(calm_ctx *ctx, const calm_result *r, calm_text *out)
+/* Appends front matter and heading, with the name on the hub or of the folder, because a card is published and paths
+ * are private. */
+static calm_status put_top(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     const char *name = r->recipe->model.name;
     char *repo;
     CALM_TRY(calm_model_repo(ctx, name, &repo));
+    CALM_TRY(calm_card_front(ctx, r, repo, out));
     if (!repo && *calm_path_name(name))
         name = calm_path_name(name);
     calm_text_printf(out, "\n# %s, ", repo ? repo : name);
@@ -61,8 +63,7 @@ static calm_status put_card(calm_ctx *ctx, const calm_model *model, const calm_r
 {
     const calm_config *config = calm_model_config(model);
     const calm_selection *selection = &r->recipe->selection;
-    CALM_TRY(calm_card_front(ctx, r, out));
-    CALM_TRY(put_title(ctx, r, out));
+    CALM_TRY(put_top(ctx, r, out));
     calm_summary_schemes(r, out);
     calm_text_printf(out, "\n\n");
     /* With the version, because another version may give other bytes for the same recipe. */

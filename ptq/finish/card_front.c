@@ -119,10 +119,8 @@ static const char *library_of(const calm_formats *formats)
     return strcmp(first, "mlx") == 0 ? "mlx" : strcmp(first, "gguf") == 0 ? "gguf" : "transformers";
 }
 
-calm_status calm_card_front(calm_ctx *ctx, const calm_result *r, calm_text *out)
+calm_status calm_card_front(calm_ctx *ctx, const calm_result *r, const char *base, calm_text *out)
 {
-    char *base;
-    CALM_TRY(calm_model_repo(ctx, r->recipe->model.name, &base));
     calm_text_printf(out, "---\n");
     if (base)
         calm_text_printf(out, "base_model: %s\nbase_model_relation: quantized\n", base);

@@ -84,9 +84,9 @@ calm_status calm_cards_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, c
 calm_status calm_card_tables(calm_ctx *ctx, const calm_checkpoint *checkpoint, const calm_exporter *exporter,
                              const char **out);
 
-/* Writes the card's front matter for the hub: base model, library, license from the float model's card, task, tags
- * (card_front.c). */
-calm_status calm_card_front(calm_ctx *ctx, const calm_result *result, calm_text *out);
+/* Writes the card's front matter for the hub: base model (`base`; NULL: not on the hub), library, license from the
+ * float model's card, task, tags (card_front.c). */
+calm_status calm_card_front(calm_ctx *ctx, const calm_result *result, const char *base, calm_text *out);
 
 /* ---- a result as text, the same in reports and cards (summary.c) ---- */
 
