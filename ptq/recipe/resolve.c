@@ -130,6 +130,10 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
         CALM_TRY(calm_words_split(ctx, fallback, &names));
     CALM_TRY(calm_recipe_schemes(ctx, &names, recipe));
     CALM_TRY(check_bits(ctx, spec, recipe));
+    /* The peers' name differs from it in case alone. */
+    if (spec->schemes.n == 1 && strcmp(spec->schemes.of[0], "w4a16") == 0)
+        recipe->scheme_note = "`schemes` w4a16 has one scale per row; W4A16, which is w4a16_g128, has groups of 128 "
+                              "columns";
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         calm_scheme *scheme = &recipe->schemes[i];
         if (spec->scale_dtype == 1 && calm_scheme_takes_f16_scales(scheme))
