@@ -78,17 +78,6 @@ calm_status calm_formats_of_recipe(calm_ctx *ctx, const calm_json *recipe, calm_
     return calm_formats_parse(ctx, &names, out);
 }
 
-calm_status calm_formats_default(calm_ctx *ctx, bool ggml_types, const calm_engine *target, calm_words *out)
-{
-    if (ggml_types)
-        return calm_words_split(ctx, "gguf", out);
-    if (!target || calm_engine_reads(target, "compressed-tensors"))
-        return CALM_OK;
-    CALM_TRY(calm_words_split(ctx, calm_engine_formats(target), out));
-    out->n = 1;
-    return CALM_OK;
-}
-
 calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target, char **out)
 {
     *out = NULL;
@@ -99,6 +88,21 @@ calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, con
     }
     *out = NULL;
     return CALM_OK;
+}
+
+calm_status calm_formats_default(calm_ctx *ctx, bool ggml_types, const calm_engine *target, calm_formats *out)
+{
+    calm_words names = {0};
+    char *usual;    /* of no names */
+    CALM_TRY(calm_formats_read_by(ctx, out, target, &usual));
+    if (ggml_types) {
+        CALM_TRY(calm_words_split(ctx, "gguf", &names));
+    } else if (!usual) {
+        CALM_TRY(calm_words_split(ctx, calm_engine_formats(target), &names));
+        names.n = 1;
+        out->meant = target;
+    }
+    return calm_formats_parse(ctx, &names, out);
 }
 
 calm_tie calm_formats_tie(const calm_formats *formats)
@@ -239,8 +243,9 @@ static calm_status check_transforms(calm_ctx *ctx, const calm_exporter *exporter
                      "inputs); take `formats` compressed-tensors, or `rotate` r1r2 or none", name);
 }
 
-calm_status calm_formats_check_asked(calm_ctx *ctx, const calm_formats *formats, const calm_scheme *schemes, size_t n,
-                                     bool transforms)
+/* Fails if a format can hold none of the schemes, tables and transforms, whatever the model. */
+static calm_status check_any(calm_ctx *ctx, const calm_formats *formats, const calm_scheme *schemes, size_t n,
+                             bool transforms)
 {
     const calm_scheme *outer[CALM_N_OUTERS] = {formats->options.embed, formats->options.head};
     static const char *const keys[CALM_N_OUTERS] = {"embed_scheme", "head_scheme"};
@@ -263,6 +268,17 @@ calm_status calm_formats_check_asked(calm_ctx *ctx, const calm_formats *formats,
                 CALM_TRY(check_table(ctx, exporter, t, "", outer[t], keys[t]));
     }
     return CALM_OK;
+}
+
+calm_status calm_formats_check_asked(calm_ctx *ctx, const calm_formats *formats, const calm_scheme *schemes, size_t n,
+                                     bool transforms)
+{
+    char *name;
+    const calm_status status = check_any(ctx, formats, schemes, n, transforms);
+    if (status != CALM_EARG || !formats->meant)
+        return status;
+    CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, 0), &name));
+    return calm_fail_prefix(ctx, "without `formats`, `target` %s means %s", calm_engine_name(formats->meant), name);
 }
 
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,

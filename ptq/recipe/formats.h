@@ -14,6 +14,7 @@
 typedef struct calm_formats {
     const calm_exporter **exporters;    /* [n] in ctx->out; n 0: only compressed-tensors */
     size_t n;
+    const calm_engine *meant;           /* engine whose format this is, since none was named; NULL: another reason */
     calm_export_options options;
 } calm_formats;
 
@@ -21,9 +22,9 @@ typedef struct calm_formats {
  * name (the message has the nearest), or a name twice. */
 calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_formats *out);
 
-/* Gives the names of formats of a recipe that has none: gguf for GGUF's types, the format that the engine (NULL: any)
- * reads best, or no name, if it reads compressed-tensors. */
-calm_status calm_formats_default(calm_ctx *ctx, bool ggml_types, const calm_engine *target, calm_words *out);
+/* Sets the format of a recipe that names none, in zeroed *out: gguf for GGUF's types, compressed-tensors if the engine
+ * (NULL: any) reads it, or else the format that it reads best. */
+calm_status calm_formats_default(calm_ctx *ctx, bool ggml_types, const calm_engine *target, calm_formats *out);
 
 /* Parses the schemes of embedding and head (NULL: not given) into ctx->out.  CALM_EARG: a bad name. */
 calm_status calm_formats_parse_outer(calm_ctx *ctx, const char *embed, const char *head, calm_export_options *out);

@@ -235,12 +235,12 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_formats *formats = &recipe->formats;
-    calm_words names = spec->formats;
     calm_scheme mix;
     const bool mixed = spec->gguf_type != NULL || (spec->schemes.n && calm_mix_find(spec->schemes.of[0], &mix));
-    if (!names.n)    /* resolve_target refuses an unknown engine */
-        CALM_TRY(calm_formats_default(ctx, mixed, spec->target ? calm_engine_find(spec->target) : NULL, &names));
-    CALM_TRY(calm_formats_parse(ctx, &names, formats));
+    /* resolve_target refuses an unknown engine. */
+    CALM_TRY(spec->formats.n ? calm_formats_parse(ctx, &spec->formats, formats)
+                             : calm_formats_default(ctx, mixed, spec->target ? calm_engine_find(spec->target) : NULL,
+                                                    formats));
     formats->options.asymmetric = true;    /* the scheme's name contains it */
     formats->options.gguf_pre = spec->gguf_pre;
     formats->options.gguf_float = (calm_export_float)spec->gguf_float;
