@@ -12,24 +12,34 @@ calm_value calm_value_index(int64_t index)
 
 #define MOST_CELLS 40    /* columns of the widest table, with room */
 
-/* INSERT INTO t (k, a) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET a = excluded.a RETURNING id */
+static void add(calm_text *out, const char *before, const char *word, const char *after)
+{
+    calm_text_append(out, before, strlen(before));
+    calm_text_append(out, word, strlen(word));
+    calm_text_append(out, after, strlen(after));
+}
+
+/* INSERT INTO t (k, a) VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET a = excluded.a RETURNING id.  Appends: libquadmath,
+ * which OpenBLAS brings, makes every printf slow, and a small run puts thousands of rows. */
 static void print_insert(const char *table, size_t n_keys, const calm_store_cell *cells, size_t n, bool numbered,
                          calm_text *out)
 {
-    calm_text_printf(out, "INSERT INTO %s (", table);
+    add(out, "INSERT INTO ", table, " (");
     for (size_t i = 0; i < n; i++)
-        calm_text_printf(out, "%s%s", i ? ", " : "", cells[i].column);
-    calm_text_printf(out, ") VALUES (");
+        add(out, i ? ", " : "", cells[i].column, "");
+    add(out, ") VALUES (", "", "");
     for (size_t i = 0; i < n; i++)
-        calm_text_printf(out, "%s?%zu", i ? ", " : "", i + 1);
-    calm_text_printf(out, ")%s", n_keys ? " ON CONFLICT (" : "");
+        add(out, i ? ", ?" : "?", "", "");
+    add(out, ")", n_keys ? " ON CONFLICT (" : "", "");
     for (size_t i = 0; i < n_keys; i++)
-        calm_text_printf(out, "%s%s", i ? ", " : "", cells[i].column);
+        add(out, i ? ", " : "", cells[i].column, "");
     if (n_keys)
-        calm_text_printf(out, ") DO %s", n_keys == n ? "NOTHING" : "UPDATE SET ");
-    for (size_t i = n_keys; i < n && n_keys; i++)
-        calm_text_printf(out, "%s%s = excluded.%s", i > n_keys ? ", " : "", cells[i].column, cells[i].column);
-    calm_text_printf(out, numbered ? " RETURNING id" : "");
+        add(out, ") DO ", n_keys == n ? "NOTHING" : "UPDATE SET ", "");
+    for (size_t i = n_keys; i < n && n_keys; i++) {
+        add(out, i > n_keys ? ", " : "", cells[i].column, " = excluded.");
+        add(out, cells[i].column, "", "");
+    }
+    add(out, numbered ? " RETURNING id" : "", "", "");
 }
 
 /* May a store that relays take a row of this table?  Those that it tells of, and those that it needs for them: of

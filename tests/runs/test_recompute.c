@@ -446,10 +446,10 @@ TEST(beside_the_guard_in_batches)
     tiny_model spec = mixture_of(2);
     play run = play_new(&spec, "w3a16_g16", "rtn,gptq");
     run.recipe.calib_path = test_format("%s/recipes/text/wikitext2-valid.txt", CALM_SOURCE_DIR);
-    run.recipe.seqlen = 512;
-    run.recipe.guard_windows = 52;
+    run.recipe.seqlen = 64;
+    run.recipe.guard_windows = 415;
     const calm_config config = {.hidden = spec.hidden};
-    ck_assert_uint_lt(calm_evaluation_batch(&config, 52, 512), 52);
+    ck_assert_uint_lt(calm_evaluation_batch(&config, 415, 64), 415);
     const play kept = keeping(&run);
     const outcome said = play_must_run(&run), all = play_must_run(&kept);
     expect_same(&run, &said, &kept, &all);
