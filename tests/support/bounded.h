@@ -44,6 +44,26 @@ static inline void bounded_project(const calm_weight *weight, const bounded *x, 
         y[o] = bounded_dot(weight->w + o * weight->in, x, weight->in, weight->bias ? (double)weight->bias[o] : 0);
 }
 
+static inline bounded bounded_times(bounded a, bounded b)
+{
+    const double value = a.value * b.value, error = (fabs(a.value) + a.error) * b.error + a.error * fabs(b.value);
+    return (bounded){value, error + UNIT * (fabs(value) + error)};
+}
+
+/* Returns silu(g) u: the slope of silu is below 1.1, and its exponential is good to a few units. */
+static inline bounded bounded_gated(bounded g, bounded u)
+{
+    const double silu = g.value / (1 + exp(-g.value));
+    return (bounded){silu * u.value, 1.1 * g.error * fabs(u.value) + (fabs(silu) + 1.1 * g.error) * u.error +
+                                         8 * UNIT * fabs(silu * u.value)};
+}
+
+/* Returns the sigmoid, whose slope is at most 1/4; it is rounded a few times. */
+static inline bounded bounded_sigmoid(bounded x)
+{
+    return (bounded){1 / (1 + exp(-x.value)), x.error / 4 + 8 * UNIT};
+}
+
 /* Returns factor a . b. */
 static inline bounded bounded_product(const bounded *a, const bounded *b, size_t n, double factor)
 {

@@ -89,14 +89,6 @@ static float *normalised(const bench *b)
     return h;
 }
 
-/* Returns silu(g) u: the slope of silu is below 1.1, and its exponential is good to a few units. */
-static bounded gated(bounded g, bounded u)
-{
-    const double silu = g.value / (1 + exp(-g.value));
-    return (bounded){silu * u.value, 1.1 * g.error * fabs(u.value) + (fabs(silu) + 1.1 * g.error) * u.error +
-                                         8 * UNIT * fabs(silu * u.value)};
-}
-
 /* An expert's rows: in [n, HIDDEN], middle [n, inner], out [n, HIDDEN]. */
 typedef struct slow_rows {
     size_t n, inner;
@@ -113,8 +105,8 @@ static slow_rows run_slowly(const calm_weight weight[CALM_N_ROLES], const float 
         bounded *x = slow.in + t * HIDDEN, *y = slow.middle + t * slow.inner;
         bounded_exactly(h + rows[t] * HIDDEN, HIDDEN, x);
         for (size_t i = 0; i < slow.inner; i++)
-            y[i] = gated(bounded_dot(weight[CALM_ROLE_GATE].w + i * HIDDEN, x, HIDDEN, 0),
-                         bounded_dot(weight[CALM_ROLE_UP].w + i * HIDDEN, x, HIDDEN, 0));
+            y[i] = bounded_gated(bounded_dot(weight[CALM_ROLE_GATE].w + i * HIDDEN, x, HIDDEN, 0),
+                                 bounded_dot(weight[CALM_ROLE_UP].w + i * HIDDEN, x, HIDDEN, 0));
         for (size_t i = 0; i < HIDDEN; i++)
             slow.out[t * HIDDEN + i] = bounded_dot(weight[CALM_ROLE_DOWN].w + i * slow.inner, y, slow.inner, 0);
     }
@@ -126,12 +118,8 @@ static bounded *weighted(const bounded *x, const bounded *p, size_t n, size_t wi
 {
     bounded *out;
     ck_ok(CALM_NEW(ctx, ctx->out, out, n * width));
-    for (size_t i = 0; i < n * width; i++) {
-        const bounded a = x[i], b = p[i / width];
-        out[i].value = a.value * b.value;
-        out[i].error = (fabs(a.value) + a.error) * b.error + a.error * fabs(b.value);
-        out[i].error += UNIT * (fabs(out[i].value) + out[i].error);
-    }
+    for (size_t i = 0; i < n * width; i++)
+        out[i] = bounded_times(x[i], p[i / width]);
     return out;
 }
 
@@ -477,10 +465,8 @@ TEST(the_shared_expert_sees_every_token)
     const slow_rows slow = run_slowly(b.block.moe.shared, h, rows, b.n_rows);
     /* sigmoid(g . h): its slope is below 1/4, and its exponential is good to a few units. */
     ck_ok(CALM_NEW(ctx, ctx->out, p, b.n_rows));
-    for (size_t t = 0; t < b.n_rows; t++) {
-        const bounded gate = bounded_dot(b.block.moe.shared_gate, slow.in + t * HIDDEN, HIDDEN, 0);
-        p[t] = (bounded){1 / (1 + exp(-gate.value)), gate.error / 4 + 8 * UNIT};
-    }
+    for (size_t t = 0; t < b.n_rows; t++)
+        p[t] = bounded_sigmoid(bounded_dot(b.block.moe.shared_gate, slow.in + t * HIDDEN, HIDDEN, 0));
     ck_assert_uint_eq(slow.inner, tiny_default.shared_inner);
     ck_assert_int_eq(found.expert, CALM_SHARED_EXPERT);
     ck_assert_uint_eq(found.score_rows, scored);

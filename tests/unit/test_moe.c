@@ -5,6 +5,7 @@
 
 #include "ptq/arch/arch.h"
 #include "ptq/base/rng.h"
+#include "tests/support/bounded.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
@@ -99,86 +100,110 @@ static void same_bits(const fixture *f, const float *a, const float *b)
 
 /* ---- the slow implementation ---- */
 
-static double dot(const float *w, const double *x, size_t n)
+/* Adds a term of a sum of n in any order. */
+static void add_term(bounded term, size_t n, bounded *sum)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)w[i] * x[i];
-    return sum;
+    sum->value += term.value;
+    sum->error += term.error + (double)n * UNIT * fabs(term.value);
 }
 
-/* y [W] += p expert(s h [W]); without a gate relu(up)^2. */
-static void add_expert(const calm_weight *weight, const double *h, double s, double p, double *y)
+/* y [W] += p expert(s h [W]), sums of n terms; without a gate relu(up)^2. */
+static void add_expert(const calm_weight *weight, const bounded *h, bounded s, bounded p, size_t n, bounded *y)
 {
     const size_t inner = weight[CALM_ROLE_DOWN].in, width = weight[CALM_ROLE_DOWN].out;
     const float *gates = weight[CALM_ROLE_GATE].w;
-    double a[64];
+    bounded a[64], x[32];
+    for (size_t i = 0; i < width; i++)
+        x[i] = bounded_times(s, h[i]);
     for (size_t m = 0; m < inner; m++) {
-        const double gate = gates ? s * dot(gates + m * width, h, width) : 0,
-                     up = s * dot(weight[CALM_ROLE_UP].w + m * width, h, width);
-        a[m] = gates ? gate / (1 + exp(-gate)) * up : up > 0 ? up * up : 0;
+        const bounded up = bounded_dot(weight[CALM_ROLE_UP].w + m * width, x, width, 0);
+        a[m] = gates          ? bounded_gated(bounded_dot(gates + m * width, x, width, 0), up)
+               : up.value > 0 ? bounded_times(up, up)
+                              : (bounded){0, up.error * up.error};
     }
     for (size_t i = 0; i < width; i++)
-        y[i] += p * dot(weight[CALM_ROLE_DOWN].w + i * inner, a, inner);
+        add_term(bounded_times(p, bounded_dot(weight[CALM_ROLE_DOWN].w + i * inner, a, inner, 0)), n, &y[i]);
 }
 
-/* Returns the index of the largest of n values, the first of equal ones. */
-static size_t largest(const double *p, size_t n)
+/* Computes scores p from logits r.  All are positive: relative errors, those of logits and four units and the argument
+ * of an exponential, enter a softmax twice, and a sum of n with n units. */
+static void slow_scores(const calm_moe_config *moe, const bounded *r, bounded *p)
 {
-    size_t best = 0;
-    for (size_t e = 1; e < n; e++)
-        best = p[e] > p[best] ? e : best;
-    return best;
+    const size_t n = moe->n_experts;
+    double most = r[0].value, least = r[0].value, sum = 0, off = 0;
+    for (size_t e = 0; e < n; e++) {
+        most = fmax(most, r[e].value);
+        least = fmin(least, r[e].value);
+        off = fmax(off, r[e].error);
+        sum += exp(r[e].value);
+    }
+    const double relative = 2 * (off + (most - least + 4) * UNIT) + (double)(n + 1) * UNIT;
+    for (size_t e = 0; e < n; e++)
+        p[e] = moe->score == CALM_ROUTER_SIGMOID ? bounded_sigmoid(r[e])
+                                                 : (bounded){exp(r[e].value) / sum, relative * exp(r[e].value) / sum};
 }
 
-static void slow_token(const fixture *f, const float *x, double *out)
+/* Chooses experts by p and divides their weights by the sum where the family does; 0 for the others. */
+static void slow_choice(const calm_moe_config *moe, const bounded *p, bounded *chosen)
+{
+    double total = 0, error = 0;
+    for (size_t k = 0; k < moe->top_k; k++) {
+        size_t best = moe->n_experts;
+        for (size_t e = 0; e < moe->n_experts; e++)
+            if (chosen[e].value == 0 && (best == moe->n_experts || p[e].value > p[best].value))
+                best = e;
+        chosen[best] = p[best];
+        total += p[best].value;
+        error += p[best].error;
+    }
+    for (size_t e = 0; moe->norm_top_k && e < moe->n_experts; e++) {
+        const double share = chosen[e].value / total, of_total = error / total + (double)(moe->top_k + 1) * UNIT;
+        chosen[e] = (bounded){share, chosen[e].error / total + share * of_total};
+    }
+}
+
+static void slow_token(const fixture *f, const float *x, bounded *out)
 {
     const calm_moe_config *moe = &f->config.moe;
     const calm_norm *norm = &f->block.norm[CALM_SUBLAYER_MLP][CALM_NORM_IN];
     const float *in = f->block.plain[CALM_PLAIN_EXPERTS_IN].w, *back = f->block.plain[CALM_PLAIN_EXPERTS_OUT].w;
-    double h[32], p[16], chosen[16] = {0}, square = 0, sum = 0, total = 0, latent[32], given[32] = {0};
-    for (size_t i = 0; i < 32; i++)
-        square += (double)x[i] * (double)x[i] / 32;
-    for (size_t i = 0; i < 32; i++)
-        h[i] = (double)x[i] / sqrt(square + (double)norm->eps) * (double)norm->w[i];
+    const float *gate = f->block.moe.shared_gate;
+    const bounded one = {1, 0};
+    const size_t terms = moe->top_k + 2;    /* the row itself and the shared expert */
+    bounded h[32], r[16], p[16], chosen[16] = {{0, 0}}, latent[32], given[32] = {{0, 0}};
+    bounded_exactly(x, 32, h);
+    bounded_norm(32, norm->w, (double)norm->eps, h);
     for (size_t e = 0; e < moe->n_experts; e++)
-        sum += p[e] = exp(dot(f->block.moe.router + e * 32, h, 32));
-    for (size_t k = 0; k < moe->top_k; k++) {
-        const size_t e = largest(p, moe->n_experts);
-        /* exp(r) / (1 + exp(r)) is the sigmoid. */
-        total += chosen[e] = moe->score == CALM_ROUTER_SIGMOID ? p[e] / (1 + p[e]) : p[e] / sum;
-        p[e] = -1;
-    }
+        r[e] = bounded_dot(f->block.moe.router + e * 32, h, 32, 0);
+    slow_scores(moe, r, p);
+    slow_choice(moe, p, chosen);
     for (size_t i = 0; i < 32; i++)
-        out[i] = (double)x[i];
+        out[i] = (bounded){(double)x[i], (double)terms * UNIT * fabs((double)x[i])};
     for (size_t l = 0; l < moe->latent; l++)
-        latent[l] = dot(in + l * 32, h, 32);
+        latent[l] = bounded_dot(in + l * 32, h, 32, 0);
     for (size_t e = 0; e < moe->n_experts; e++) {
         calm_weight weight[CALM_N_ROLES] = {{0}};
-        if (chosen[e] == 0)
+        if (chosen[e].value == 0)
             continue;
         ck_ok(f->block.moe.load(f->block.moe.user, ctx, 1, e, weight));
-        const double w = chosen[e] / (moe->norm_top_k ? total : 1);
-        add_expert(weight, moe->latent ? latent : h, moe->weighs_input ? w : 1, moe->weighs_input ? 1 : w,
-                   moe->latent ? given : out);
+        add_expert(weight, moe->latent ? latent : h, moe->weighs_input ? chosen[e] : one,
+                   moe->weighs_input ? one : chosen[e], terms, moe->latent ? given : out);
     }
     for (size_t i = 0; moe->latent && i < 32; i++)
-        out[i] += dot(back + i * moe->latent, given, moe->latent);
-    const float *gate = f->block.moe.shared_gate;
+        add_term(bounded_dot(back + i * moe->latent, given, moe->latent, 0), terms, &out[i]);
     if (moe->shared_inner)
-        add_expert(f->block.moe.shared, h, 1, gate ? 1 / (1 + exp(-dot(gate, h, 32))) : 1, out);
+        add_expert(f->block.moe.shared, h, one, gate ? bounded_sigmoid(bounded_dot(gate, h, 32, 0)) : one, terms, out);
 }
 
-/* Sums of at most 40 products in float32, three of them in sequence, with values below 10: 3 x 40 x 2^-24 x 10 =
- * 7e-5.  The smallest mistake, a weight that is not divided by the sum of the chosen ones, changes results by 0.1. */
+/* Within the errors of float32 (tests/support/bounded.h). */
 static void compare(const fixture *f)
 {
     const float *found = run(f, NULL);
     for (size_t t = 0; t < f->rows; t++) {
-        double expected[32];
+        bounded expected[32];
         slow_token(f, f->x + t * 32, expected);
         for (size_t i = 0; i < 32; i++)
-            ck_near(found[t * 32 + i], expected[i], 7e-5);
+            ck_near(found[t * 32 + i], expected[i].value, expected[i].error);
     }
     calm_model_close(f->model);
 }
