@@ -7,6 +7,7 @@
 #include "cli/print.h"
 #include "cli/stages.h"
 #include "ptq/choose/choose.h"
+#include "ptq/export/rotate.h"
 #include "ptq/finish/finish.h"
 #include "ptq/forecast/forecast.h"
 
@@ -159,10 +160,12 @@ void calm_report_assembly(const calm_assembly *a, calm_text *out)
     "python3 -c 'import sys, transformers as t; "                                                                      \
     "print(t.pipeline(\"text-generation\", sys.argv[1])(\"Hello\", max_new_tokens=16))'"
 
-/* Which experts transformers reads depends on the family, as `calm check` says. */
+/* Which experts transformers reads depends on the family, as `calm check` says; it ignores transforms of inputs. */
 static bool is_in_transformers(const calm_result *r, const char *format)
 {
     const calm_engine *engine = calm_engine_find("transformers");
+    if (calm_rotate_is_online(r->recipe->rotate))
+        return false;
     for (size_t i = 0; i < r->plan.n_jobs; i++)
         if (r->layout->jobs[i].expert >= 0)
             return false;
