@@ -132,11 +132,13 @@ typedef struct calm_arch {
 #define CALM_USUAL_ENDS                                                                                      \
     .blocks = "layers", .embed = "embed_tokens", .final_norm = "norm", .head = "lm_head"
 #define CALM_USUAL_MODULES CALM_USUAL_ENDS, CALM_USUAL_ROLES
-#define CALM_USUAL_ROLES                                                                                     \
-    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
-             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
-             [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
-             [CALM_ROLE_DOWN] = "mlp.down_proj"}
+#define CALM_USUAL_ROLES .role = {CALM_ATTENTION_ROLES("self_attn."), CALM_MLP_ROLES("mlp.")}
+
+/* Linears of attention and of a gated MLP within the module `m`, "self_attn.", for .role. */
+#define CALM_ATTENTION_ROLES(m)                                                                              \
+    [CALM_ROLE_Q] = m "q_proj", [CALM_ROLE_K] = m "k_proj", [CALM_ROLE_V] = m "v_proj", [CALM_ROLE_O] = m "o_proj"
+#define CALM_MLP_ROLES(m)                                                                                    \
+    [CALM_ROLE_GATE] = m "gate_proj", [CALM_ROLE_UP] = m "up_proj", [CALM_ROLE_DOWN] = m "down_proj"
 
 /* A norm before each sublayer, by the usual names. */
 #define CALM_PRE_NORMS                                                                                       \
@@ -152,10 +154,8 @@ typedef struct calm_arch {
 
 /* Modules of families whose blocks are all mixtures, with Mixtral's names: an expert is w2(act(w1(h)) * w3(h)). */
 #define CALM_SPARSE_MODULES                                                                                  \
-    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",                         \
-             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
-             [CALM_ROLE_GATE] = "block_sparse_moe.w1", [CALM_ROLE_UP] = "block_sparse_moe.w3",               \
-             [CALM_ROLE_DOWN] = "block_sparse_moe.w2"}
+    .role = {CALM_ATTENTION_ROLES("self_attn."), [CALM_ROLE_GATE] = "block_sparse_moe.w1",                   \
+             [CALM_ROLE_UP] = "block_sparse_moe.w3", [CALM_ROLE_DOWN] = "block_sparse_moe.w2"}
 
 /* DeepSeek's mixture, for .moe: experts are chosen with a bias, the shared expert has no gate. */
 #define CALM_GROUPED_MODULES                                                                                 \

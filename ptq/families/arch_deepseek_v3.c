@@ -15,8 +15,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 const calm_names calm_names_latent = {CALM_USUAL_ENDS,
-    .role = {CALM_LATENT_ROLES, [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",
-             [CALM_ROLE_DOWN] = "mlp.down_proj"},
+    .role = {CALM_LATENT_ROLES, CALM_MLP_ROLES("mlp.")},
     .plain = CALM_LATENT_NORMS,
     CALM_PRE_NORMS,
     .moe = CALM_GROUPED_MODULES};

@@ -19,8 +19,7 @@ static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json 
 
 static const calm_names names = {
     CALM_USUAL_ENDS,
-    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",
-             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",
+    .role = {CALM_ATTENTION_ROLES("self_attn."),
              [CALM_ROLE_FUSED_GATE_UP] = "mlp.gate_up_proj", [CALM_ROLE_DOWN] = "mlp.down_proj"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm",
                                           [CALM_NORM_OUT] = "post_self_attn_layernorm"},

@@ -17,10 +17,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
  * message. */
 static const calm_names names = {
     CALM_USUAL_ENDS,
-    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",
-             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",
-             [CALM_ROLE_GATE] = "block_sparse_moe.gate_proj", [CALM_ROLE_UP] = "block_sparse_moe.up_proj",
-             [CALM_ROLE_DOWN] = "block_sparse_moe.down_proj"},
+    .role = {CALM_ATTENTION_ROLES("self_attn."), CALM_MLP_ROLES("block_sparse_moe.")},
     CALM_PRE_NORMS,
     .moe = {.router = "block_sparse_moe.router.layer", .experts = "block_sparse_moe.experts",
             .fused_gate_up = "block_sparse_moe.input_linear.weight",

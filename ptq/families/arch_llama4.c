@@ -24,16 +24,12 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     config->moe.norm_top_k = false;
     config->moe.shared_inner = config->moe.inner;
     config->moe.score = CALM_ROUTER_SIGMOID;
-    config->moe.by_logit = true;
-    config->moe.weighs_input = true;
+    config->moe.by_logit = config->moe.weighs_input = true;
     return calm_config_sparse_list(ctx, path, root, "moe_layers", "interleave_moe_layer_step", config);
 }
 
 static const calm_names names = {CALM_USUAL_ENDS,
-    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",
-             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",
-             [CALM_ROLE_GATE] = "feed_forward.gate_proj", [CALM_ROLE_UP] = "feed_forward.up_proj",
-             [CALM_ROLE_DOWN] = "feed_forward.down_proj"},
+    .role = {CALM_ATTENTION_ROLES("self_attn."), CALM_MLP_ROLES("feed_forward.")},
     CALM_PRE_NORMS,
     .moe = {.router = "feed_forward.router", .experts = "feed_forward.experts",
             .shared = "feed_forward.shared_expert", .fused_gate_up = "feed_forward.experts.gate_up_proj",

@@ -33,8 +33,7 @@ static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hi
 /* Checkpoints use the prefix "backbone." where transformers uses "model.". */
 static const calm_names names = {
     .blocks = "layers", .embed = "embeddings", .final_norm = "norm_f", .head = "lm_head",
-    .role = {[CALM_ROLE_Q] = "mixer.q_proj", [CALM_ROLE_K] = "mixer.k_proj", [CALM_ROLE_V] = "mixer.v_proj",
-             [CALM_ROLE_O] = "mixer.o_proj", CALM_MAMBA_ROLES("mixer."), [CALM_ROLE_UP] = "mixer.up_proj",
+    .role = {CALM_ATTENTION_ROLES("mixer."), CALM_MAMBA_ROLES("mixer."), [CALM_ROLE_UP] = "mixer.up_proj",
              [CALM_ROLE_DOWN] = "mixer.down_proj"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "norm"}, [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "norm"}},
     .readers = &names,

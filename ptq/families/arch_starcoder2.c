@@ -17,8 +17,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 
 static const calm_names names = {
     CALM_USUAL_ENDS,
-    .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",
-             [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",
+    .role = {CALM_ATTENTION_ROLES("self_attn."),
              [CALM_ROLE_UP] = "mlp.c_fc", [CALM_ROLE_DOWN] = "mlp.c_proj"},
     CALM_PRE_NORMS,
 };

@@ -14,9 +14,7 @@ bool calm_qwen_slides(size_t block, int64_t max_window_layers);
 /* Names of modules in families with gated delta nets: attention, MLP and mixture are Qwen3's; the families differ in
  * how q, k, v, z, b and a are stored in matrices. */
 #define CALM_QWEN_ROLES                                                                                                \
-    [CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj", [CALM_ROLE_V] = "self_attn.v_proj",        \
-    [CALM_ROLE_O] = "self_attn.o_proj", [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",            \
-    [CALM_ROLE_DOWN] = "mlp.down_proj", [CALM_ROLE_DELTA_OUT] = "linear_attn.out_proj"
+    CALM_ATTENTION_ROLES("self_attn."), CALM_MLP_ROLES("mlp."), [CALM_ROLE_DELTA_OUT] = "linear_attn.out_proj"
 #define CALM_QWEN_MIXERS                                                                                               \
     CALM_PRE_NORMS,                                                                                                    \
     .plain = {[CALM_PLAIN_Q_NORM] = "self_attn.q_norm", [CALM_PLAIN_K_NORM] = "self_attn.k_norm",                      \
