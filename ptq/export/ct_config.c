@@ -115,23 +115,6 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
 }
 
-/* Lists the modules of a job whose inputs have a transform. */
-static calm_json *transformed_modules(const calm_config *config, calm_job_kind job)
-{
-    calm_json *targets = calm_json_new_array();
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        CALM_SCOPED_TEXT(target);
-        const char *module = calm_transforms_module(config, role);
-        if (!module || calm_role_job(role) != job)
-            continue;
-        calm_text_printf(&target, "re:.*\\.");
-        calm_append_escaped(&target, module, strlen(module));
-        calm_text_printf(&target, "$");
-        calm_json_add_string(targets, target.data);
-    }
-    return targets;
-}
-
 /* Adds the transforms of inputs in the forward pass; the file has W H.  Readers build each matrix from head_dim, so no
  * tensor holds it. */
 static calm_json *transforms_entry(const calm_export_input *input)
@@ -143,11 +126,11 @@ static calm_json *transforms_entry(const calm_export_input *input)
     for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
         if (!config->hadamard[job])
             continue;
-        calm_json *place = CALM_OBJECT(CALM_KV("targets", transformed_modules(config, job)),
-                                       CALM_KV("location", "input"), CALM_KV("inverse", (bool)false),
-                                       CALM_KV("ignore", calm_json_new_array()));
-        calm_json *apply = calm_json_new_array();
-        calm_json_add(apply, place);
+        /* Modules by their whole names: a vision tower may have linears of the same last words. */
+        calm_json *targets = calm_json_new_array(), *apply = calm_json_new_array();
+        calm_module_regexes_of_job(input, job, add_target, targets);
+        calm_json_add(apply, CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("location", "input"),
+                                         CALM_KV("inverse", (bool)false), CALM_KV("ignore", calm_json_new_array())));
         calm_json_set(groups, calm_transforms_label(job),
                       CALM_OBJECT(CALM_KV("type", "hadamard"), CALM_KV("apply", apply),
                                   CALM_KV("randomize", (bool)false), CALM_KV("requires_grad", (bool)false),

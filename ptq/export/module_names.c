@@ -192,6 +192,21 @@ void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *mat
             add_target(&w, kind, where);
 }
 
+/* A calm_plan_match_fn: every job. */
+static bool matches_all(const void *unused, const calm_plan_job *job)
+{
+    (void)unused;
+    (void)job;
+    return true;
+}
+
+void calm_module_regexes_of_job(const calm_export_input *input, calm_job_kind kind, calm_pattern_fn *each, void *user)
+{
+    const wanted w = {input, matches_all, NULL, each, user};
+    for (place where = 0; where < N_PLACES; where++)
+        add_target(&w, kind, where);
+}
+
 /* ---- float modules ---- */
 
 /* Lists the modules of the linears that the plan quantizes, sorted. */

@@ -24,6 +24,9 @@ typedef void calm_pattern_fn(void *user, const char *regex);
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
                   calm_pattern_fn *each, void *user);
 
+/* Does the same for all jobs of a kind, quantized or not. */
+void calm_module_regexes_of_job(const calm_export_input *input, calm_job_kind kind, calm_pattern_fn *each, void *user);
+
 /* A calm_plan_match_fn: quantized with the calm_scheme `scheme`. */
 bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job);
 

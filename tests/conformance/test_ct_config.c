@@ -238,6 +238,66 @@ TEST(head_of_a_wrapper)
 }
 END_OF_TEST
 
+/* Returns the number of transforms that match a module. */
+static size_t count_transforms(const calm_json *entry, const char *module)
+{
+    const calm_json *groups = calm_json_get(calm_json_get(entry, "transform_config"), "config_groups"), *value;
+    const char *key;
+    size_t n = 0;
+    for (void *iter = NULL; calm_json_next(groups, &iter, &key, &value);)
+        n += hits(calm_json_get(calm_json_at(calm_json_get(value, "apply"), 0), "targets"), module);
+    return n;
+}
+
+/* Checks that a transform is for the linears of its job in the text model; of a wrapper for no vision module either. */
+static void check_transforms(const char *dir, bool every)
+{
+    static const char *const scheme = "w4a16_g32";
+    static const char *const others[] = {"lm_head", "visual.blocks.0.mlp.down_proj",
+                                         "model.visual.blocks.1.mlp.up_proj",
+                                         "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj",
+                                         "vision_tower.transformer.layers.0.self_attn.o_proj"};
+    tiny_plan p;
+    tiny_plan_open(&p, dir);
+    tiny_plan_quantize_all(&p, &scheme, 1, TINY_GENERAL);
+    ck_ok(calm_model_use_hadamard(ctx, p.model, every));
+    const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
+    calm_json *entry = calm_json_new_object();
+    ck_ok(calm_ct_config(ctx, &input, entry));
+    const calm_layout *layout = calm_model_layout(p.model);
+    for (size_t i = 0; i < layout->n_linears; i++) {
+        const calm_linear_ref *linear = &layout->linears[i];
+        const bool wanted = every || linear->role == CALM_ROLE_DOWN;
+        ck_assert_msg(count_transforms(entry, linear->module) == wanted, "%s", linear->module);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others && calm_model_is_wrapped(p.model); i++)
+        ck_assert_msg(count_transforms(entry, others[i]) == 0, "%s", others[i]);
+    calm_json_free(entry);
+    calm_model_close(p.model);
+}
+
+TEST(transforms_of_linears)
+{
+    static const char *const families[] = {"llama", "gemma3", "phi3", "starcoder2", "gemma4", "embeddinggemma"};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        for (int every = 0; every < 2; every++) {
+            const tiny_model spec = tiny_wide(families[i]);
+            check_transforms(tiny_model_write(&spec), every);
+        }
+    /* Qwen2.5-VL's vision part has modules "mlp.down_proj" too. */
+    for (int every = 0; every < 2; every++) {
+        const tiny_model spec = tiny_wide("qwen2");
+        calm_model *inner;
+        ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &inner));
+        const char *config = test_format("{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], "
+                                         "\"vision_config\": {}, \"text_config\": %s}",
+                                         config_text(calm_model_dir(inner)));
+        check_transforms(wrap_model(inner, "model.", "model.language_model.", "lm_head", NULL, 0, config), every);
+        calm_model_close(inner);
+    }
+}
+END_OF_TEST
+
 /* The head of DistilBERT has no parent module. */
 TEST(head_without_a_parent)
 {
@@ -345,6 +405,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("ct_config", (const TTest *[]){every_linear_is_matched_once_or_ignored, head_of_a_wrapper,
+                                                    transforms_of_linears,
                                                     head_without_a_parent, experts_of_different_schemes,
                                                     experts_come_first,
                                                     warned_of_experts, NULL});

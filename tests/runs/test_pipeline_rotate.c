@@ -129,7 +129,7 @@ TEST(seeds_are_other_models)
 }
 END_OF_TEST
 
-/* Replaces text of a written config.json, which must contain it, and opens the model. */
+/* Replaces text of the transforms of a written config.json, which must contain it, and opens the model. */
 static void changed_config(const char *dir, const char *from, const char *to, const char *message)
 {
     const char *path = test_format("%s/config.json", dir);
@@ -137,7 +137,8 @@ static void changed_config(const char *dir, const char *from, const char *to, co
     size_t n;
     calm_model *model;
     ck_ok(calm_read_file(ctx, path, 1 << 20, &text, &n));
-    at = strstr(text, from);
+    at = strstr(text, "\"transform_config\"");
+    at = at ? strstr(at, from) : NULL;
     ck_assert_msg(at != NULL, "%s", text);
     const char *changed = test_format("%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
     ck_ok(calm_write_file(ctx, path, changed, strlen(changed)));
@@ -156,7 +157,7 @@ TEST(other_transforms)
     const size_t width = calm_model_config(model)->hadamard[CALM_JOB_QKV];
     ck_assert_uint_gt(width, 1);
     calm_model_close(model);
-    changed_config(run.recipe.output, "k_proj$", "none$", "self_attn.k_proj: calm computes transforms of the inputs");
+    changed_config(run.recipe.output, "|k_proj|", "|none|", "self_attn.k_proj: calm computes transforms of the inputs");
     changed_config(run.recipe.output, test_format("\"head_dim\": %zu", width), "\"head_dim\": 1048576",
                    "transform of 1048576 channels at model.layers.0.self_attn.q_proj");
     changed_config(run.recipe.output, "\"hadamard\"", "\"random-matrix\"", "not a Hadamard matrix");
