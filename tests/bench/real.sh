@@ -15,11 +15,12 @@
 #   PEER     a Python with llmcompressor, for peers
 #   CALM     the program; build/release/calm by default
 #   SEEDS    seeds of the calibration windows, such as "first 1 2"; first (the default): the first windows of the text
+#   OPTIONS  more options of calm ablate for choices, such as "--rotate inputs"
 #   WINDOWS  test windows (encoders: sentences); by default 8 (200) for choices, 40 (200) for results
 #
 # Gemma's weights are under the Gemma terms of use; do not add them to a repository.  A scheme of Gemma takes about 10 minutes of one core.
 set -eu
-[ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 folder=$(cd "$1" && pwd) what=$2
 shift 2
@@ -77,13 +78,15 @@ windows()    # windows MODEL FEW
 
 choices()    # choices MODEL SCHEME SEED
 {
-    dir=$(fetch "$1") options=$(calibration "$1") samples=$(windows "$1" 8) name=$1-$2-$3
+    dir=$(fetch "$1") options=$(calibration "$1") samples=$(windows "$1" 8)
+    name=$1-$2-$3$(echo "${OPTIONS:-}" | tr -c 'a-z0-9\n' '_')
     [ "$3" = first ] || options="$options --seed $3"
+    options="$options ${OPTIONS:-}"
     mkdir -p "$folder/stores" "$folder/reports"
     # shellcheck disable=SC2086  # options are words
     "$calm" ablate --model "$dir" --schemes "$2" $options --eval-samples "$samples" --no-probes --metrics cka,cka_token,rel_mse,rel_mae,log_rel_mse \
         --shortlists 1,1.1,1.2 --store "$folder/stores/$name.db" --output "$folder/reports/$name" --force --quiet >"$folder/reports/$name.txt"
-    awk -F, -v OFS=, -v model="$1" -v scheme="$2" -v seed="$3" -v windows="$samples" '
+    awk -F, -v OFS=, -v model="$1" -v scheme="$2${OPTIONS:+ $OPTIONS}" -v seed="$3" -v windows="$samples" '
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i
                   loss = "kl" in at ? at["kl"] : at["one_minus_cosine"]
                   delta = "kl" in at ? at["delta_kl"] : at["delta_one_minus_cosine"]
