@@ -221,17 +221,24 @@ bool calm_is_directory(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-bool calm_path_is_special(const char *path)
+/* Returns true for a path that is neither a regular file nor a directory, with its kind in *mode. */
+static bool find_special(const char *path, mode_t *mode)
 {
     struct stat info;
-    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+    *mode = stat(path, &info) == 0 ? info.st_mode : S_IFREG;
+    return !S_ISREG(*mode) && !S_ISDIR(*mode);
+}
+
+bool calm_path_is_special(const char *path)
+{
+    mode_t mode;
+    return find_special(path, &mode);
 }
 
 calm_status calm_path_refuse_special(calm_ctx *ctx, const char *path)
 {
-    struct stat info;
-    const bool special = stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
-    return special ? refuse(ctx, path, info.st_mode) : CALM_OK;
+    mode_t mode;
+    return find_special(path, &mode) ? refuse(ctx, path, mode) : CALM_OK;
 }
 
 bool calm_is_file(const char *path)

@@ -261,7 +261,7 @@ static calm_status plan_heads(calm_ctx *ctx, const work *w, const calm_export_pa
 static void plan_input(const work *w, const calm_export_part *part, item *out)
 {
     const calm_rotation *online = &w->online[calm_role_job(part->role)];
-    if (online->n && part->kind == CALM_EXPORT_WEIGHT)
+    if (part->kind == CALM_EXPORT_WEIGHT && online->n)
         out->in = (side){online, .share = SIZE_MAX};
 }
 
@@ -344,15 +344,13 @@ static calm_status plan_other(calm_ctx *ctx, const work *w, const calm_export_pa
 static calm_status plan_item(calm_ctx *ctx, const work *w, size_t i, item *out)
 {
     const calm_export_part part = calm_export_part_of(w->model, w->sources[i]);
-    const bool linear = part.kind == CALM_EXPORT_WEIGHT || part.kind == CALM_EXPORT_BIAS;
     *out = (item){.from = w->sources[i], .dtype = w->tensors[i].dtype};
     if (!calm_rotate_turns_stream(w->how->kind)) {
-        if (linear)
-            plan_input(w, &part, out);
+        plan_input(w, &part, out);
         return CALM_OK;
     }
     out->ones = part.kind == CALM_EXPORT_NORM;
-    if (linear)
+    if (part.kind == CALM_EXPORT_WEIGHT || part.kind == CALM_EXPORT_BIAS)
         return plan_linear(ctx, w, &part, out);
     return part.kind == CALM_EXPORT_COPY ? plan_other(ctx, w, &part, w->head[i], out) : CALM_OK;
 }
@@ -566,7 +564,8 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm
     CALM_TRY(check_rotation(ctx, model, options->kind));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_SCOPED_OUT(ctx, ctx->scratch);
-    CALM_TRY(calm_rotation_init(ctx, config->hidden, options->seed, 0, &w.residual));
+    if (calm_rotate_turns_stream(options->kind))
+        CALM_TRY(calm_rotation_init(ctx, config->hidden, options->seed, 0, &w.residual));
     for (calm_job_kind job = 0; job < CALM_N_JOBS && calm_rotate_is_online(options->kind); job++)
         w.online[job] = calm_rotation_hadamard(config->hadamard[job]);
     CALM_TRY(list_tensors(ctx, &w));

@@ -35,11 +35,16 @@ static const char *refuse_inputs(const calm_config *config)
     return NULL;
 }
 
-/* Does the forward pass have a transform of the job's input? */
+/* Is the job one of attention and dense MLPs? */
+static bool is_usual(calm_job_kind job)
+{
+    return job == CALM_JOB_QKV || job == CALM_JOB_O || job == CALM_JOB_GATE_UP || job == CALM_JOB_DOWN;
+}
+
+/* Does the forward pass have a transform of the job's input?  Down reads an input that no other module reads. */
 static bool has_place(const calm_config *config, calm_job_kind job)
 {
-    const bool input = job == CALM_JOB_QKV || job == CALM_JOB_O || job == CALM_JOB_GATE_UP;
-    return job == CALM_JOB_DOWN || (input && !refuse_inputs(config));
+    return job == CALM_JOB_DOWN || (is_usual(job) && !refuse_inputs(config));
 }
 
 calm_status calm_transforms_read(calm_ctx *ctx, const char *dir, const calm_qformat_reader *stored, calm_config *config,
@@ -85,14 +90,14 @@ calm_status calm_transforms_use_hadamard(calm_ctx *ctx, const char *dir, bool ev
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: family %s has no transform before down (r4): readers hold all experts in one tensor and "
                          "apply none; take `rotate` r1r2", dir, config->arch->name);
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
-        width[job] = job == CALM_JOB_DOWN || (every && has_place(config, job)) ? common_power(layout, job) : 0;
-    /* An odd width only has the Hadamard matrix of size 1, which changes nothing. */
-    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++)
+    for (calm_job_kind job = 0; job < CALM_N_JOBS; job++) {
+        width[job] = job == CALM_JOB_DOWN || (every && is_usual(job)) ? common_power(layout, job) : 0;
+        /* An odd width only has the Hadamard matrix of size 1, which changes nothing. */
         if (width[job] == 1)
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              "%s: the input of %s has an odd number of channels, which has no transform (r4, inputs); "
                              "take `rotate` r1r2 or none", dir, calm_job_name(job));
+    }
     set_hadamard(config, layout, width);
     return CALM_OK;
 }

@@ -276,7 +276,6 @@ static calm_status no_transform(calm_ctx *ctx, const char *path, const char *nam
 calm_status calm_qformat_ct_transform(calm_ctx *ctx, const char *path, const char *name, const calm_json *scheme,
                                       size_t *width)
 {
-    static const char *const read[] = {"input", "weight_input", "weight_output"};
     const calm_json *apply = calm_json_get(scheme, "apply");
     const char *type;
     int64_t head_dim = 0;
@@ -289,12 +288,11 @@ calm_status calm_qformat_ct_transform(calm_ctx *ctx, const char *path, const cha
     for (size_t i = 0; i < calm_json_size(apply); i++) {
         const calm_json *place = calm_json_at(apply, i);
         const char *location = calm_json_string(calm_json_get(place, "location"), "");
-        bool known = false;
-        for (size_t k = 0; k < sizeof read / sizeof *read; k++)
-            known |= strcmp(location, read[k]) == 0;
-        if (!known)
+        if (strcmp(location, "weight_input") == 0 || strcmp(location, "weight_output") == 0)
+            continue;
+        if (strcmp(location, "input") != 0)
             return no_transform(ctx, path, name, "a location other than input and those of weights");
-        if (strcmp(location, read[0]) == 0 && calm_json_size(calm_json_get(place, "ignore")))
+        if (calm_json_size(calm_json_get(place, "ignore")))
             return no_transform(ctx, path, name, "modules to ignore");
     }
     *width = (size_t)head_dim;
