@@ -12,8 +12,8 @@
 #define KILL_POINTS 10
 #define TWICE_POINTS 3
 #else
-#define KILL_POINTS 200
-#define TWICE_POINTS 20
+#define KILL_POINTS 120
+#define TWICE_POINTS 15
 #endif
 
 #define BLOCKS 2

@@ -11,7 +11,7 @@
 #define REDZONES ((size_t)1024 * 1024)    /* arenas pad thousands of small allocations by 64 bytes */
 #else
 #define REDZONES ((size_t)0)
-#define KNOB_STEP 7    /* all take minutes; use 1 after a change of the knobs */
+#define KNOB_STEP 11    /* all take minutes; use 1 after a change of the knobs */
 #endif
 
 static const fault none = {0};
@@ -418,6 +418,8 @@ TEST(estimates_hold_for_many_windows)
     static const long long shapes[][3] = {{48, 4, 2}, {3, 200, 3}, {24, 16, 24}};    /* windows, tokens, scored */
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            if (s == (f + 1) % 3)    /* each family has two of the shapes, each shape two of the families */
+                continue;
             tiny_model spec = tiny_of(families[f]);
             spec.hidden = 128;
             spec.head_dim = 32;
