@@ -20,6 +20,9 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+# Of a model with inputs of each layer: weights that calm does not learn, and the table through which they read ids.
+LAYER_INPUTS = ("per_layer", "embed_tokens.weight")
+
 
 def load(folder):
     arch = json.loads((folder / "config.json").read_text())["architectures"][0]
@@ -71,8 +74,10 @@ def gradients(folder):
     seen = {}
 
     def keep(module, args, kwargs):
-        seen["x"] = args[0] if args else kwargs["hidden_states"]
+        # A tensor of its own: embeddings also reach blocks as inputs of each layer, of which block 0's input says nothing.
+        seen["x"] = (args[0] if args else kwargs["hidden_states"]).clone()
         seen["x"].retain_grad()
+        return ((seen["x"], *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": seen["x"]})
 
     blocks[0].register_forward_pre_hook(keep, with_kwargs=True)
 
@@ -86,7 +91,8 @@ def gradients(folder):
     other = want.float() + torch.tensor(.3 * random.standard_normal(want.shape), dtype=torch.float32)
     loss, embed = back(lambda y: (y * direction.double()).sum())
     out = {"direction": direction, "loss": loss, "grad.hidden.embed": embed}
-    out.update({f"grad.{n}": g.float() for n, g in named_gradients(model, names)})
+    left = LAYER_INPUTS if getattr(model.config.get_text_config(), "hidden_size_per_layer_input", 0) else ()
+    out.update({f"grad.{n}": g.float() for n, g in named_gradients(model, names) if not any(word in n for word in left)})
     target = torch.log_softmax(other.double(), -1)
     kl, embed = back(lambda y: (target.exp() * (target - torch.log_softmax(y.double(), -1))).sum(-1).mean())
     out.update({"kl_reference": other, "kl_loss": kl, "kl.hidden.embed": embed})
