@@ -439,8 +439,8 @@ static void check_direction(run *r)
 {
     const double expected = stored_double(r, "loss"), loss = direction_loss(r, true);
     const double spread = 3 * sqrt(r->square / (double)r->fixture.windows.begin[r->fixture.windows.n]);
-    ck_assert_msg(fabs(loss - expected) <= fmax(RELATIVE * fmax(1, fabs(expected)), spread), "%s: loss %.9g, expected %.9g",
-                  r->fixture.name, loss, expected);
+    ck_assert_msg(fabs(loss - expected) <= fmax(RELATIVE * fmax(1, fabs(expected)), spread),
+                  "%s: loss %.9g, expected %.9g", r->fixture.name, loss, expected);
     compare_all(r);
     check_threads(r);
     check_step(r, loss);
