@@ -26,6 +26,7 @@ def main():
         with open(report, encoding="utf-8") as stream:
             ours = json.load(stream)
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        model.set_experts_implementation("eager")    # the default needs rows of experts that are multiples of 16 bytes
         ids = transformers.AutoTokenizer.from_pretrained(folder)(prompt)["input_ids"] if prompt else IDS
         n = len(ours["ids"])
         with torch.no_grad():

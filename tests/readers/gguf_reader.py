@@ -116,6 +116,7 @@ def torch_model(model, folder):
 
     # For a wrapper the file holds the text model.
     out = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model).get_text_config(), dtype=torch.float32)
+    out.set_experts_implementation("eager")    # the default needs rows of experts that are multiples of 16 bytes
     values = {k: torch.from_numpy(v) for k, v in tensors(folder).items()}
     # transformers 5 has Mixtral's mixture under the usual name.
     if not any(".block_sparse_moe." in k for k in out.state_dict()):
