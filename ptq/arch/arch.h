@@ -55,6 +55,13 @@ typedef struct calm_size_keys {
     const char *inner_first;    /* counts instead of `inner` where present; NULL: no such key */
 } calm_size_keys;
 
+/* The usual keys, with the key `inner_key` of the MLP's width, for the initialiser of a calm_size_keys.
+ * CALM_SIZES: a calm_arch's `sizes`, with the members that follow. */
+#define CALM_USUAL_SIZES(inner_key)                                                                          \
+    .hidden = "hidden_size", .inner = inner_key, .blocks = "num_hidden_layers",                              \
+    .heads = "num_attention_heads", .positions = "max_position_embeddings"
+#define CALM_SIZES(inner_key, ...) &(const calm_size_keys){CALM_USUAL_SIZES(inner_key), __VA_ARGS__}
+
 /* Names of modules; NULL where the family has none.  Names of a block's modules follow "<prefix><blocks>.<number>.". */
 typedef struct calm_names calm_names;
 struct calm_names {
@@ -121,6 +128,8 @@ typedef struct calm_arch {
     double default_eps;        /* of the norms, when its key is absent; 0: 1e-6           */
     const char *default_activation;    /* when its key is absent; NULL: silu, of Gemma gelu_pytorch_tanh */
     const char *keys;          /* keys that read_config reads, joined by ' '              */
+    const char *fixed;         /* "KEY=VALUE KEY=VALUE" (calm_config_fixed): settings of published files for which
+                                  transformers has only one implementation; NULL: none */
     const char *aliases;       /* further names of keys, "OTHER=KEY OTHER=KEY"; NULL: none */
 
     /* Reads the keys that only this family has, after the common ones are read. */
@@ -140,10 +149,14 @@ typedef struct calm_arch {
 #define CALM_MLP_ROLES(m)                                                                                    \
     [CALM_ROLE_GATE] = m "gate_proj", [CALM_ROLE_UP] = m "up_proj", [CALM_ROLE_DOWN] = m "down_proj"
 
-/* A norm before each sublayer, by the usual names. */
-#define CALM_PRE_NORMS                                                                                       \
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},                               \
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}}
+/* One norm of attention and one of the MLP, in the same place: IN, OUT or RESIDUAL. */
+#define CALM_NORMS(place, attention, mlp)                                                                    \
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_##place] = attention},                                  \
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_##place] = mlp}}
+
+/* A norm before each sublayer, by the usual names; norms only after each. */
+#define CALM_PRE_NORMS CALM_NORMS(IN, "input_layernorm", "post_attention_layernorm")
+#define CALM_POST_NORMS CALM_NORMS(OUT, "post_attention_layernorm", "post_feedforward_layernorm")
 
 /* Norms of q and k. */
 #define CALM_QK_NORMS(q, k) .plain = {[CALM_PLAIN_Q_NORM] = q, [CALM_PLAIN_K_NORM] = k}
@@ -157,11 +170,17 @@ typedef struct calm_arch {
     .role = {CALM_ATTENTION_ROLES("self_attn."), [CALM_ROLE_GATE] = "block_sparse_moe.w1",                   \
              [CALM_ROLE_UP] = "block_sparse_moe.w3", [CALM_ROLE_DOWN] = "block_sparse_moe.w2"}
 
-/* DeepSeek's mixture, for .moe: experts are chosen with a bias, the shared expert has no gate. */
+/* DeepSeek's mixture, for .moe: experts are chosen with a bias, the shared expert has no gate.  CALM_GROUPED_NAMES:
+ * within the module `m`, "mlp."; CALM_GROUPED_KEYS: keys of config.json. */
 #define CALM_GROUPED_MODULES                                                                                 \
-    {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_experts",                         \
-     .choice_bias = "mlp.gate.e_score_correction_bias", .fused_gate_up = "mlp.experts.gate_up_proj",         \
+    {CALM_GROUPED_NAMES("mlp."), .fused_gate_up = "mlp.experts.gate_up_proj",                                \
      .fused_down = "mlp.experts.down_proj"}
+#define CALM_GROUPED_NAMES(m)                                                                                \
+    .router = m "gate", .experts = m "experts", .shared = m "shared_experts",                                \
+    .choice_bias = m "gate.e_score_correction_bias"
+#define CALM_GROUPED_KEYS                                                                                    \
+    "n_routed_experts num_experts_per_tok moe_intermediate_size norm_topk_prob n_shared_experts n_group "    \
+    "topk_group routed_scaling_factor num_nextn_predict_layers"
 
 /* Latent attention of DeepSeek's families: roles, norms, keys of config.json. */
 #define CALM_LATENT_ROLES                                                                                    \
@@ -172,9 +191,8 @@ typedef struct calm_arch {
     {[CALM_PLAIN_Q_A_NORM] = "self_attn.q_a_layernorm", [CALM_PLAIN_KV_A_NORM] = "self_attn.kv_a_layernorm"}
 #define CALM_LATENT_KEYS                                                                                     \
     "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim qk_head_dim v_head_dim rope_interleave "     \
-    "attention_bias n_routed_experts num_experts_per_tok moe_intermediate_size norm_topk_prob "              \
-    "n_shared_experts first_k_dense_replace n_group topk_group routed_scaling_factor scoring_func "          \
-    "topk_method moe_layer_freq num_nextn_predict_layers num_mtp_layers"
+    "attention_bias first_k_dense_replace scoring_func topk_method moe_layer_freq num_mtp_layers "           \
+    CALM_GROUPED_KEYS
 
 /* Names of latent attention and DeepSeek's mixture (arch_deepseek_v3.c). */
 extern const calm_names calm_names_latent;

@@ -32,8 +32,7 @@ calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *r
 /* Returns the keys of the sizes. */
 static const calm_size_keys *size_keys(const calm_arch *arch, const calm_json *root)
 {
-    static const calm_size_keys usual = {"hidden_size", "intermediate_size", "num_hidden_layers",
-                                         "num_attention_heads", "max_position_embeddings", NULL, NULL, NULL};
+    static const calm_size_keys usual = {CALM_USUAL_SIZES("intermediate_size")};
     if (arch->old_sizes && calm_json_get(root, arch->old_sizes->hidden))
         return arch->old_sizes;
     return arch->sizes ? arch->sizes : &usual;
@@ -244,6 +243,7 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
     CALM_TRY(read_dtype(ctx, path, root, out));
     if (out->arch->varies)
         CALM_TRY(calm_config_new_shapes(ctx, out));
+    CALM_TRY(calm_config_fixed(ctx, path, root, out->arch->fixed));
     if (out->arch->read_config)
         CALM_TRY(out->arch->read_config(ctx, path, root, out));
     return calm_config_new_blocks(ctx, out);

@@ -361,12 +361,12 @@ calm_status calm_config_head_bias(calm_ctx *ctx, const char *path, const calm_js
  * residual_multiplier, and logits_scaling, which divides the logits. */
 calm_status calm_config_multipliers(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* Fails with CALM_EUNSUPPORTED unless each of the n keys is absent or has the value that `value` spells in JSON. */
-typedef struct calm_fixed_key {
-    const char *key, *value;
-} calm_fixed_key;
-calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *root, const calm_fixed_key *keys,
-                              size_t n);
+/* Fails with CALM_EUNSUPPORTED unless each key of `pairs`, "KEY=VALUE KEY=VALUE" (NULL: none), is absent or null or has
+ * this value: a number, true, false, or a string without its quotes. */
+calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *root, const char *pairs);
+
+/* Is it a key of such pairs? */
+bool calm_config_is_fixed(const char *pairs, const char *key);
 
 /* Sets whether q, k, v and o have biases, from "attention_bias" (absent: they have none). */
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
@@ -398,18 +398,14 @@ typedef struct calm_grouped_defaults {
     int64_t groups, top;      /* n_group, topk_group                     */
 } calm_grouped_defaults;
 
-/* Reads the other keys of DeepSeek's mixtures: n_shared_experts, first_k_dense_replace, n_group, topk_group and
- * routed_scaling_factor.  Scores are sigmoids, and experts are chosen with a bias. */
-calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root,
-                                const calm_grouped_defaults *defaults, calm_config *config);
-
 /* Reads experts that may work in a latent space, "moe_latent_size" (absent: they do not), and the width and the biases
- * ("mlp_bias") of the shared expert, which does not.  Call it after calm_config_grouped.
+ * ("mlp_bias") of the shared expert, which does not.  Call it after calm_config_deepseek_mixture.
  * CALM_EUNSUPPORTED: both biases and the latent space. */
 calm_status calm_config_latent_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* Calls calm_config_mixture with DeepSeek's keys, then calm_config_grouped; `norm`: value of norm_topk_prob when
- * absent. */
+/* Calls calm_config_mixture with DeepSeek's keys (`norm`: value of norm_topk_prob when absent), and reads the others of
+ * its mixtures: n_shared_experts, first_k_dense_replace, n_group, topk_group and routed_scaling_factor.  Scores are
+ * sigmoids, and experts are chosen with a bias. */
 calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, bool norm,
                                          const calm_grouped_defaults *defaults, calm_config *config);
 

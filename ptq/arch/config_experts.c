@@ -135,7 +135,7 @@ static calm_status read_groups(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root,
+static calm_status read_grouped(calm_ctx *ctx, const char *path, const calm_json *root,
                                 const calm_grouped_defaults *defaults, calm_config *config)
 {
     calm_moe_config *moe = &config->moe;
@@ -163,9 +163,9 @@ calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const 
                                          const calm_grouped_defaults *defaults, calm_config *config)
 {
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", norm};
-    CALM_TRY(calm_config_fixed(ctx, path, root, &(calm_fixed_key){"moe_layer_freq", "1"}, 1));
+    CALM_TRY(calm_config_fixed(ctx, path, root, "moe_layer_freq=1"));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    return calm_config_grouped(ctx, path, root, defaults, config);
+    return read_grouped(ctx, path, root, defaults, config);
 }
 
 calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)

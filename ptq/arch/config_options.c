@@ -156,17 +156,31 @@ static bool is_value(const calm_json *found, const char *expected)
     }
 }
 
-calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *root, const calm_fixed_key *keys,
-                              size_t n)
+calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *root, const char *pairs)
 {
-    for (size_t i = 0; i < n; i++) {
-        const calm_json *value = calm_json_get(root, keys[i].key);
+    CALM_SCOPED_SCRATCH(ctx);
+    char *rest, *pair;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &rest, "%s", pairs ? pairs : ""));
+    while ((pair = strtok_r(rest, " ", &rest))) {
+        char *expected = strchr(pair, '=');
+        *expected++ = '\0';
+        const calm_json *value = calm_json_get(root, pair);
         const char *text = NULL;
-        if (is_value(value, keys[i].value))
+        if (is_value(value, expected))
             continue;
         CALM_TRY(calm_json_text(ctx, value, &text));
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": found %s, expected %s", path, keys[i].key, text,
-                         keys[i].value);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": found %s, expected %s", path, pair, text, expected);
     }
     return CALM_OK;
+}
+
+bool calm_config_is_fixed(const char *pairs, const char *key)
+{
+    const size_t n = strlen(key);
+    const char *at = pairs;
+    /* A pair begins the text or follows a space. */
+    for (; at && *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strncmp(at, key, n) == 0 && at[n] == '=')
+            return true;
+    return false;
 }

@@ -10,7 +10,6 @@
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_bert_types(ctx, path, root, 2, 1, config));
-    CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));
     CALM_TRY(calm_bert_order(ctx, path, root, config));
     calm_bert_biases(config);
     return CALM_OK;
@@ -21,9 +20,7 @@ static const calm_names names = {CALM_BERT_MODULES, .head = "cls.predictions.dec
 static const calm_ends ends = {
     CALM_BERT_EMBEDDINGS,
     .pooler = "pooler.dense",
-    .transform = "cls.predictions.transform.dense",
-    .transform_norm = "cls.predictions.transform.LayerNorm",
-    .bias = "cls.predictions.decoder.bias|cls.predictions.bias",
+    CALM_BERT_HEAD("LayerNorm"),
 };
 
 const calm_arch calm_arch_bert = {
@@ -35,5 +32,6 @@ const calm_arch calm_arch_bert = {
     CALM_BERT_DEFAULTS,
     .ends = &ends,
     .keys = CALM_BERT_KEYS,
+    .fixed = CALM_BERT_FIXED,
     .read_config = read_config,
 };

@@ -6,17 +6,10 @@
  * Reference: arXiv 2504.00698; transformers' modeling_cohere2.py. */
 #include "ptq/arch/arch.h"
 
-/* Settings of published files for which transformers has only one implementation. */
-static const calm_fixed_key fixed[] = {
-    {"position_embedding_type", "rope_gptj"}, {"rotary_pct", "1"}, {"use_qk_norm", "false"},
-    {"use_parallel_block", "true"}, {"use_gated_activation", "true"}, {"use_parallel_embedding", "false"},
-    {"order_of_interleaved_layers", "local_attn_first"}};
-
 /* Windows follow the pattern; blocks without a window have no rotary embedding. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     double scale;
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, "logit_scale", &(double){0.0625}, 1e-6, 1e6, &scale));
     config->logit_scale = (float)scale;
@@ -43,8 +36,9 @@ const calm_arch calm_arch_cohere2 = {
     .default_rope_theta = 10000.0,
     .neighbours = true,
     .default_eps = 1e-5,
-    .keys = "attention_bias logit_scale sliding_window sliding_window_pattern layer_types position_embedding_type "
-            "rotary_pct use_qk_norm use_parallel_block use_gated_activation use_parallel_embedding "
-            "use_embedding_sharing order_of_interleaved_layers layer_switch",
+    .keys = "attention_bias logit_scale sliding_window sliding_window_pattern layer_types use_embedding_sharing "
+            "layer_switch",
+    .fixed = "position_embedding_type=rope_gptj rotary_pct=1 use_qk_norm=false use_parallel_block=true "
+             "use_gated_activation=true use_parallel_embedding=false order_of_interleaved_layers=local_attn_first",
     .read_config = read_config,
 };

@@ -8,13 +8,9 @@
 /* Reads the mixture, whose router has one of two methods ("topk_method"). */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* transformers ignores norm_topk_prob and does not divide by the sum; vLLM obeys it. */
-    static const calm_fixed_key fixed[] = {
-        {"scoring_func", "softmax"}, {"norm_topk_prob", "false"}, {"rope_interleave", "true"}};
     static const calm_grouped_defaults defaults = {2, 0, 1, 1, 1};
     calm_moe_config *moe = &config->moe;
     const char *method;
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_json_need_string(ctx, path, root, "topk_method", "greedy", &method));
     if (strcmp(method, "greedy") != 0 && strcmp(method, "group_limited_greedy") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"topk_method\": found \"%s\", expected greedy or "
@@ -45,6 +41,8 @@ const calm_arch calm_arch_deepseek_v2 = {
     .default_positions = 2048,
     .default_rope_theta = 10000.0,
     .keys = CALM_LATENT_KEYS " mlp_bias",
+    /* transformers ignores norm_topk_prob and does not divide by the sum; vLLM obeys it. */
+    .fixed = "scoring_func=softmax norm_topk_prob=false rope_interleave=true",
     .aliases = "num_experts=n_routed_experts",
     .read_config = read_config,
 };

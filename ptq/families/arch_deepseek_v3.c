@@ -4,12 +4,9 @@
  * Reference: arXiv 2412.19437; transformers' modeling_deepseek_v3.py. */
 #include "ptq/arch/arch.h"
 
-/* Keys of the published code for which transformers implements one value. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};
     static const calm_grouped_defaults defaults = {1, 3, 2.5, 8, 4};
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 2));
     CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, true, &defaults, config));
     return calm_config_latent(ctx, path, root, config);
 }
@@ -32,6 +29,7 @@ const calm_arch calm_arch_deepseek_v3 = {
     .default_positions = 4096,
     .default_rope_theta = 10000.0,
     .keys = CALM_LATENT_KEYS,
+    .fixed = "scoring_func=sigmoid topk_method=noaux_tc",
     .aliases = "num_local_experts=n_routed_experts num_mtp_layers=num_nextn_predict_layers",
     .read_config = read_config,
 };

@@ -19,8 +19,7 @@ static const calm_names names = {
     .head = "vocab_projector",
     .role = {[CALM_ROLE_Q] = "attention.q_lin", [CALM_ROLE_K] = "attention.k_lin", [CALM_ROLE_V] = "attention.v_lin",
              [CALM_ROLE_O] = "attention.out_lin", [CALM_ROLE_UP] = "ffn.lin1", [CALM_ROLE_DOWN] = "ffn.lin2"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "sa_layer_norm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output_layer_norm"}},
+    CALM_NORMS(RESIDUAL, "sa_layer_norm", "output_layer_norm"),
 };
 
 /* Modules before and after the blocks. */

@@ -32,8 +32,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 
 static const calm_names names = {
     CALM_USUAL_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_OUT] = "post_attention_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_OUT] = "post_feedforward_layernorm"}},
+    CALM_POST_NORMS,
     CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
 };
 

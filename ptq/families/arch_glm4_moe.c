@@ -6,7 +6,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
+    static const calm_grouped_defaults defaults = {1, 1, 1, 1, 1};
     bool norm;
     /* GLM-4.5-Air has no norms of q and k. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "use_qk_norm", &(bool){false}, &norm));
@@ -14,8 +14,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
         config->qk_norm = CALM_QK_NORM_NONE;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     config->bias[CALM_ROLE_O] = false;    /* the switch only concerns q, k and v */
-    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    return calm_config_grouped(ctx, path, root, &(calm_grouped_defaults){1, 1, 1, 1, 1}, config);
+    return calm_config_deepseek_mixture(ctx, path, root, true, &defaults, config);
 }
 
 static const calm_names names = {CALM_USUAL_MODULES,
@@ -33,8 +32,7 @@ const calm_arch calm_arch_glm4_moe = {
     .default_rope_theta = 10000.0,
     .partial_rope = 0.5,
     .default_eps = 1e-5,
-    .keys = "attention_bias use_qk_norm n_routed_experts num_experts_per_tok moe_intermediate_size norm_topk_prob "
-            "n_shared_experts first_k_dense_replace n_group topk_group routed_scaling_factor num_nextn_predict_layers",
+    .keys = "attention_bias use_qk_norm first_k_dense_replace " CALM_GROUPED_KEYS,
     .aliases = "num_local_experts=n_routed_experts num_mtp_layers=num_nextn_predict_layers",
     .read_config = read_config,
 };

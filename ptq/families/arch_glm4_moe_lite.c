@@ -6,12 +6,8 @@
 /* DeepSeek's keys, with the usual defaults of GLM's mixtures. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};
-    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
     static const calm_grouped_defaults defaults = {1, 1, 1.8, 1, 1};
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 2));
-    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    CALM_TRY(calm_config_grouped(ctx, path, root, &defaults, config));
+    CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, true, &defaults, config));
     CALM_TRY(calm_config_sparse_types(ctx, path, root, config));
     return calm_config_latent(ctx, path, root, config);
 }
@@ -28,6 +24,7 @@ const calm_arch calm_arch_glm4_moe_lite = {
     .default_rope_theta = 10000.0,
     .default_eps = 1e-5,
     .keys = CALM_LATENT_KEYS " mlp_layer_types",
+    .fixed = "scoring_func=sigmoid topk_method=noaux_tc",
     .aliases = "num_local_experts=n_routed_experts",
     .read_config = read_config,
 };

@@ -12,10 +12,7 @@ static const calm_mamba_keys mamba = {
 /* The MLP is the shared expert; its width is not that of an expert. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Published files have the key; transformers implements one value. */
-    static const calm_fixed_key fixed[] = {{"normalization_function", "rmsnorm"}};
     const calm_moe_keys experts = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 1));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_config_size(ctx, path, root, "shared_intermediate_size", &(int64_t){1024}, &config->inner));
     CALM_TRY(calm_config_experts_beside(ctx, path, root, NULL, &experts, config));
@@ -50,7 +47,8 @@ const calm_arch calm_arch_granitemoehybrid = {
     .keys = "attention_bias embedding_multiplier attention_multiplier residual_multiplier logits_scaling "
             "num_local_experts num_experts_per_tok shared_intermediate_size position_embedding_type layer_types "
             "mamba_n_heads mamba_d_head mamba_n_groups mamba_d_state mamba_d_conv mamba_expand mamba_chunk_size "
-            "mamba_conv_bias mamba_proj_bias time_step_limit normalization_function",
+            "mamba_conv_bias mamba_proj_bias time_step_limit",
+    .fixed = "normalization_function=rmsnorm",
     .aliases = "layers_block_type=layer_types",
     .read_config = read_config,
 };

@@ -6,14 +6,8 @@
  * Reference: arXiv 2407.19669; transformers' modeling_gte.py. */
 #include "ptq/families/bert.h"
 
-/* Keys of the code that published files came with, whose classes are "NewModel" and others. */
-static const calm_bert_switch switches[] = {{"pack_qkv", true}, {"logn_attention_scale", false}};
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    CALM_TRY(calm_bert_positions(ctx, path, root, "rope"));
-    CALM_TRY(calm_bert_switches(ctx, path, root, switches, sizeof switches / sizeof *switches));
-    CALM_TRY(calm_bert_norm_type(ctx, path, root, "layer_norm"));
     config->bias[CALM_ROLE_FUSED_QKV] = config->bias[CALM_ROLE_O] = config->bias[CALM_ROLE_DOWN] = true;
     config->head_activation = CALM_ACTIVATION_GELU;
     /* A model without token types has no table of them. */
@@ -25,8 +19,7 @@ static const calm_names names = {
     .blocks = "encoder.layer", .embed = "embeddings.word_embeddings", .head = "lm_head.decoder",
     .role = {[CALM_ROLE_FUSED_QKV] = "attention.qkv_proj", [CALM_ROLE_O] = "attention.o_proj",
              [CALM_ROLE_FUSED_GATE_UP] = "mlp.up_gate_proj", [CALM_ROLE_DOWN] = "mlp.down_proj"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attn_ln"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "mlp_ln"}},
+    CALM_NORMS(RESIDUAL, "attn_ln", "mlp_ln"),
     .up_first = true,
     .readers = &calm_names_llama,    /* separate linears instead of fused matrices */
     .engine = &calm_names_rotary_bert,
@@ -53,7 +46,7 @@ const calm_arch calm_arch_gte = {
     .default_rope_theta = 160000.0,
     .ntk_rope = true,
     .default_eps = 1e-12,
-    .keys = "type_vocab_size position_embedding_type pack_qkv logn_attention_scale logn_attention_clip1 "
-            "layer_norm_type",
+    .keys = "type_vocab_size logn_attention_clip1",
+    .fixed = "position_embedding_type=rope pack_qkv=true logn_attention_scale=false layer_norm_type=layer_norm",
     .read_config = read_config,
 };

@@ -25,9 +25,6 @@ static calm_status read_alpha(calm_ctx *ctx, const char *path, const calm_json *
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const calm_fixed_key fixed[] = {{"use_qk_norm", "true"}, {"use_cla", "false"}, {"norm_type", "rms"},
-                                           {"mlp_bias", "false"}, {"add_classification_head", "false"}};
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(read_alpha(ctx, path, root, config));
     return calm_config_attention_biases(ctx, path, root, config);
 }
@@ -46,8 +43,8 @@ const calm_arch calm_arch_hunyuan_v1_dense = {
     .default_rope_theta = 10000.0,
     .default_eps = 1e-5,
     .rope_keys = "alpha",
-    .keys = "attention_bias use_qk_norm use_cla cla_share_factor norm_type mlp_bias attention_head_dim dense_list "
-            "eod_token_id pad_id im_start_id im_end_id im_newline_id text_start_id text_end_id mask_init_id "
-            "org_vocab_size pool_type class_num add_classification_head",
+    .keys = "attention_bias cla_share_factor attention_head_dim dense_list eod_token_id pad_id im_start_id im_end_id "
+            "im_newline_id text_start_id text_end_id mask_init_id org_vocab_size pool_type class_num",
+    .fixed = "use_qk_norm=true use_cla=false norm_type=rms mlp_bias=false add_classification_head=false",
     .read_config = read_config,
 };

@@ -35,8 +35,7 @@ static const calm_names names = {CALM_USUAL_ENDS,
             .shared = "feed_forward.shared_expert", .fused_gate_up = "feed_forward.experts.gate_up_proj",
             .fused_down = "feed_forward.experts.down_proj"}};
 
-static const calm_size_keys sizes = {"hidden_size", "intermediate_size_mlp", "num_hidden_layers",
-                                     "num_attention_heads", "max_position_embeddings", NULL, NULL, NULL};
+static const calm_size_keys sizes = {CALM_USUAL_SIZES("intermediate_size_mlp")};
 
 const calm_arch calm_arch_llama4 = {
     .name = "llama4",

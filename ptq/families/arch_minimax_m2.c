@@ -7,15 +7,12 @@
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
-    /* Settings of the published code for which transformers has only one implementation. */
-    static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"qk_norm_type", "per_layer"},
-                                           {"use_qk_norm", "true"}, {"use_routing_bias", "true"}};
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_config_rotary_width(ctx, path, root, "rotary_dim", config));
     /* Weights are the sigmoids divided by their sum. */
     config->moe.score = CALM_ROUTER_SIGMOID;
     config->moe.choice_bias = true;
-    return calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed);
+    return CALM_OK;
 }
 
 static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
@@ -36,8 +33,8 @@ const calm_arch calm_arch_minimax_m2 = {
     .default_positions = 196608,
     .default_rope_theta = 5000000.0,
     .partial_rope = 1,
-    .keys = "num_local_experts num_experts_per_tok rotary_dim scoring_func qk_norm_type use_qk_norm use_routing_bias "
-            "num_mtp_modules mtp_transformer_layers",
+    .keys = "num_local_experts num_experts_per_tok rotary_dim num_mtp_modules mtp_transformer_layers",
+    .fixed = "scoring_func=sigmoid qk_norm_type=per_layer use_qk_norm=true use_routing_bias=true",
     .aliases = "num_experts=num_local_experts",
     .read_config = read_config,
 };

@@ -10,7 +10,6 @@
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     int64_t width;
-    CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));    /* in the first files; nothing reads it */
     CALM_TRY(calm_config_activation(ctx, path, root, "classifier_activation", "gelu", &config->head_activation));
     CALM_TRY(calm_config_other_theta(ctx, path, root, config));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
@@ -29,16 +28,12 @@ static const calm_names names = {
     .blocks = "layers", .embed = "embeddings.tok_embeddings", .final_norm = "final_norm", .head = "decoder",
     .role = {[CALM_ROLE_FUSED_QKV] = "attn.Wqkv", [CALM_ROLE_O] = "attn.Wo", [CALM_ROLE_FUSED_GATE_UP] = "mlp.Wi",
              [CALM_ROLE_DOWN] = "mlp.Wo"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "attn_norm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "mlp_norm"}},
+    CALM_NORMS(IN, "attn_norm", "mlp_norm"),
     .bare_start = true,
 };
 
 /* Modules before and after the blocks. */
 static const calm_ends ends = {.norm = "embeddings.norm", .transform = "head.dense", .transform_norm = "head.norm"};
-
-static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                                     "max_position_embeddings", "norm_eps", "hidden_activation", NULL};
 
 /* Each rotary embedding has its own key. */
 const calm_arch calm_arch_modernbert = {
@@ -49,7 +44,7 @@ const calm_arch calm_arch_modernbert = {
     .names = &names,
     CALM_BERT_ENCODER,
     .ends = &ends,
-    .sizes = &sizes,
+    .sizes = CALM_SIZES("intermediate_size", .eps = "norm_eps", .activation = "hidden_activation"),
     .default_activation = "gelu",
     .default_positions = 8192,
     .default_rope_theta = 160000.0,
@@ -59,6 +54,7 @@ const calm_arch calm_arch_modernbert = {
     .scales_both = true,
     .default_eps = 1e-5,
     .keys = "attention_bias mlp_bias norm_bias decoder_bias layer_types local_attention global_attn_every_n_layers "
-            "classifier_activation position_embedding_type",
+            "classifier_activation",
+    .fixed = "position_embedding_type=absolute",    /* in the first files; nothing reads it */
     .read_config = read_config,
 };

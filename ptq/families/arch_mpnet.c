@@ -25,8 +25,7 @@ static const calm_names names = {
     .role = {[CALM_ROLE_Q] = "attention.attn.q", [CALM_ROLE_K] = "attention.attn.k", [CALM_ROLE_V] = "attention.attn.v",
              [CALM_ROLE_O] = "attention.attn.o", [CALM_ROLE_UP] = "intermediate.dense",
              [CALM_ROLE_DOWN] = "output.dense"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attention.LayerNorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output.LayerNorm"}},
+    CALM_NORMS(RESIDUAL, "attention.LayerNorm", "output.LayerNorm"),
     .distance = "encoder.relative_attention_bias",
 };
 

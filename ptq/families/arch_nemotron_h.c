@@ -12,46 +12,30 @@ static const calm_mamba_keys mamba = {
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const calm_fixed_key fixed[] = {{"attention_bias", "false"}, {"sliding_window", "null"}};
-    const calm_moe_keys experts = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_config_mlp_biases(ctx, path, root, config));
     CALM_TRY(calm_config_mamba_sizes(ctx, path, root, &mamba, config));
-    CALM_TRY(calm_config_single(ctx, path, root, config));
-    if (calm_config_is_mixture(config)) {
-        CALM_TRY(calm_config_mixture(ctx, path, root, &experts, config));
-        CALM_TRY(calm_config_grouped(ctx, path, root, &(calm_grouped_defaults){1, 1, 1, 1, 1}, config));
-        CALM_TRY(calm_config_latent_experts(ctx, path, root, config));
-    }
-    /* calm_config_mixture has made every block sparse; this reads the actual list. */
     return calm_config_single(ctx, path, root, config);
 }
-
-static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                                     "max_position_embeddings", "layer_norm_epsilon", "mlp_hidden_act", NULL};
 
 /* Checkpoints use the prefix "backbone." where transformers uses "model.". */
 static const calm_names names = {
     .blocks = "layers", .embed = "embeddings", .final_norm = "norm_f", .head = "lm_head",
     .role = {CALM_ATTENTION_ROLES("mixer."), CALM_MAMBA_ROLES("mixer."), [CALM_ROLE_UP] = "mixer.up_proj",
              [CALM_ROLE_DOWN] = "mixer.down_proj"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "norm"}, [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "norm"}},
+    CALM_NORMS(IN, "norm", "norm"),
     .readers = &names,
     .plain = {CALM_MAMBA_PLAINS("mixer."), [CALM_PLAIN_EXPERTS_IN] = "mixer.fc1_latent_proj.weight",
               [CALM_PLAIN_EXPERTS_OUT] = "mixer.fc2_latent_proj.weight"},
-    .moe = {.router = "mixer.gate", .experts = "mixer.experts", .shared = "mixer.shared_experts",
-            .choice_bias = "mixer.gate.e_score_correction_bias"}};
+    .moe = {CALM_GROUPED_NAMES("mixer.")}};
 
 const calm_arch calm_arch_nemotron_h = {
     .name = "nemotron_h",
     .classes = "NemotronHForCausalLM",
     .stem = "NemotronH",
     .prefixes = "backbone.|model.|",
-    .varies = true,
     .names = &names,
-    .sizes = &sizes,
-    .block_list = CALM_SINGLE_LIST,
-    .block_word = CALM_SINGLE_WORD,
+    .sizes = CALM_SIZES("intermediate_size", .eps = "layer_norm_epsilon", .activation = "mlp_hidden_act"),
+    CALM_SINGLE_BLOCKS,
     .default_kv_heads = 8,
     .default_head_dim = 128,
     .default_positions = 4096,
@@ -59,12 +43,11 @@ const calm_arch calm_arch_nemotron_h = {
     .default_eps = 1e-5,
     /* Files also have keys that transformers does not read: a rotary embedding, limits of steps, an expanded width,
      * another epsilon, how many logits are returned; and the blocks of heads for further tokens. */
-    .keys = CALM_SINGLE_LIST " " CALM_SINGLE_WORD " attention_bias mlp_bias use_bias use_conv_bias mamba_num_heads "
-            "mamba_head_dim n_groups ssm_state_size conv_kernel mamba_hidden_act time_step_min n_routed_experts "
-            "num_experts_per_tok moe_intermediate_size moe_shared_expert_intermediate_size n_shared_experts "
-            "moe_latent_size norm_topk_prob n_group topk_group routed_scaling_factor sliding_window rope_theta "
-            "partial_rotary_factor num_nextn_predict_layers mtp_layers_block_type mtp_hybrid_override_pattern "
-            "time_step_limit expand norm_eps num_logits_to_keep",
+    .keys = CALM_GROUPED_KEYS " mlp_bias use_bias use_conv_bias mamba_num_heads mamba_head_dim n_groups ssm_state_size "
+            "conv_kernel mamba_hidden_act time_step_min moe_shared_expert_intermediate_size moe_latent_size rope_theta "
+            "partial_rotary_factor mtp_layers_block_type mtp_hybrid_override_pattern time_step_limit expand norm_eps "
+            "num_logits_to_keep",
+    .fixed = "attention_bias=false sliding_window=null",
     .aliases = "layer_types=layers_block_type num_local_experts=n_routed_experts mamba_n_groups=n_groups "
                "mamba_d_conv=conv_kernel mamba_expand=expand mamba_dt_min=time_step_min mamba_dt_max=time_step_max "
                "mamba_dt_limit=time_step_limit mamba_dt_init_floor=time_step_floor mamba_conv_bias=use_conv_bias "

@@ -7,20 +7,10 @@
  * Reference: arXiv 2402.01613; transformers' modeling_nomic_bert.py. */
 #include "ptq/families/bert.h"
 
-/* Keys of the published code: only values that give the model above are accepted. */
-static const calm_bert_switch switches[] = {
-    {"prenorm", false}, {"causal", false}, {"parallel_block", false}, {"use_rms_norm", false},
-    {"qkv_proj_bias", false}, {"mlp_fc1_bias", false}, {"mlp_fc2_bias", false}, {"rotary_emb_interleaved", false},
-    {"scale_attn_by_inverse_layer_idx", false}, {"scale_attn_weights", true}};
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    double *theta = &config->rope[CALM_ROPE_GLOBAL].theta, share;
+    double *theta = &config->rope[CALM_ROPE_GLOBAL].theta;
     CALM_TRY(calm_json_need_number(ctx, path, root, "rotary_emb_base", theta, 1, 1e12, theta));
-    CALM_TRY(calm_bert_switches(ctx, path, root, switches, sizeof switches / sizeof *switches));
-    CALM_TRY(calm_json_need_number(ctx, path, root, "rotary_emb_fraction", &(double){1}, 0, 1, &share));
-    if (share < 1)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rotary_emb_fraction\": found %g, expected 1", path, share);
     return calm_bert_types(ctx, path, root, 2, 0, config);
 }
 
@@ -29,8 +19,7 @@ static const calm_names names = {
     .blocks = "encoder.layers", .embed = "embeddings.word_embeddings", .head = "cls.predictions.decoder",
     .role = {[CALM_ROLE_FUSED_QKV] = "attn.Wqkv", [CALM_ROLE_O] = "attn.out_proj", [CALM_ROLE_GATE] = "mlp.fc12",
              [CALM_ROLE_UP] = "mlp.fc11", [CALM_ROLE_DOWN] = "mlp.fc2"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "norm1"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "norm2"}},
+    CALM_NORMS(RESIDUAL, "norm1", "norm2"),
     .readers = &calm_names_llama,    /* separate linears instead of fused matrices */
     .engine = &calm_names_rotary_bert,
 };
@@ -38,9 +27,7 @@ static const calm_names names = {
 /* Modules before and after the blocks. */
 static const calm_ends ends = {
     .types = "embeddings.token_type_embeddings", .norm = "emb_ln", .pooler = "pooler.dense",
-    .transform = "cls.predictions.transform.dense",
-    .transform_norm = "cls.predictions.transform.layer_norm",
-    .bias = "cls.predictions.decoder.bias|cls.predictions.bias",
+    CALM_BERT_HEAD("layer_norm"),
 };
 
 static const calm_size_keys published = {"n_embd", "n_inner", "n_layer", "n_head", "n_positions",
@@ -60,8 +47,10 @@ const calm_arch calm_arch_nomic_bert = {
     .default_positions = 2048,
     .default_rope_theta = 1000.0,
     .default_eps = 1e-12,
-    .keys = "type_vocab_size prenorm causal parallel_block use_rms_norm qkv_proj_bias mlp_fc1_bias mlp_fc2_bias "
-            "rotary_emb_interleaved rotary_emb_fraction rotary_emb_base scale_attn_by_inverse_layer_idx "
-            "scale_attn_weights last_layer_subset parallel_block_tied_norm",
+    .keys = "type_vocab_size rotary_emb_base last_layer_subset parallel_block_tied_norm",
+    /* Settings of the published code: only these values give the model above. */
+    .fixed = "prenorm=false causal=false parallel_block=false use_rms_norm=false qkv_proj_bias=false "
+             "mlp_fc1_bias=false mlp_fc2_bias=false rotary_emb_interleaved=false rotary_emb_fraction=1 "
+             "scale_attn_by_inverse_layer_idx=false scale_attn_weights=true",
     .read_config = read_config,
 };

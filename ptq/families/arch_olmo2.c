@@ -7,8 +7,7 @@
 
 const calm_names calm_names_olmo = {
     CALM_USUAL_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_OUT] = "post_attention_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_OUT] = "post_feedforward_layernorm"}},
+    CALM_POST_NORMS,
     CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
 };
 

@@ -13,9 +13,6 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 /* No block has a dense MLP, and config.json has no width for one. */
-static const calm_size_keys sizes = {"hidden_size", "moe_intermediate_size", "num_hidden_layers", "num_attention_heads",
-                                     "max_position_embeddings", NULL, "hidden_act", NULL};
-
 const calm_arch calm_arch_qwen3_5_moe = {
     .name = "qwen3_5_moe",
     .classes = "Qwen3_5MoeForCausalLM",
@@ -23,7 +20,7 @@ const calm_arch calm_arch_qwen3_5_moe = {
     .model_types = "qwen3_5_moe_text",
     CALM_QWEN_HYBRID,
     .default_kv_heads = 2,
-    .sizes = &sizes,
+    .sizes = CALM_SIZES("moe_intermediate_size", .activation = "hidden_act"),
     .names = &calm_names_qwen3_5,
     .keys = CALM_DELTA_KEYS " num_experts num_experts_per_tok moe_intermediate_size shared_expert_intermediate_size",
     .read_config = read_config,

@@ -8,9 +8,6 @@
 /* One switch sets all biases. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const calm_fixed_key fixed[] = {{"norm_type", "layer_norm"}, {"mlp_type", "default"},
-                                           {"scale_attn_weights", "true"}};
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_config_use_bias(ctx, path, root, true, config));
     return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
 }
@@ -35,8 +32,8 @@ const calm_arch calm_arch_starcoder2 = {
     .default_rope_theta = 10000.0,
     .default_eps = 1e-5,
     .default_activation = "gelu_pytorch_tanh",
-    .keys = "use_bias sliding_window norm_epsilon norm_type mlp_type scale_attn_weights residual_dropout "
-            "embedding_dropout layer_norm_epsilon activation_function attention_softmax_in_fp32 "
-            "scale_attention_softmax_in_fp32",
+    .keys = "use_bias sliding_window norm_epsilon residual_dropout embedding_dropout layer_norm_epsilon "
+            "activation_function attention_softmax_in_fp32 scale_attention_softmax_in_fp32",
+    .fixed = "norm_type=layer_norm mlp_type=default scale_attn_weights=true",
     .read_config = read_config,
 };

@@ -1,8 +1,6 @@
 /* Code that the families around BERT share. */
 #include "ptq/families/bert.h"
 
-#include <string.h>
-
 /* The blocks are BERT's; the head differs. */
 const calm_names calm_names_roberta = {CALM_BERT_MODULES, .head = "lm_head.decoder"};
 const calm_names calm_names_rotary_bert = {
@@ -18,17 +16,6 @@ calm_status calm_bert_types(calm_ctx *ctx, const char *path, const calm_json *ro
     /* A family without a table of token types allows 0. */
     CALM_TRY(calm_json_need_int(ctx, path, root, "type_vocab_size", &fallback, least, CALM_SIZE_LIMIT, &n));
     config->n_types = (size_t)n;
-    return CALM_OK;
-}
-
-calm_status calm_bert_positions(calm_ctx *ctx, const char *path, const calm_json *root, const char *only)
-{
-    const char *found;
-    CALM_TRY(calm_json_need_string(ctx, path, root, "position_embedding_type", only, &found));
-    /* Relative positions would add terms to the scores, which attention here does not compute. */
-    if (strcmp(found, only) != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: \"position_embedding_type\": \"%s\" is not supported, only \"%s\"", path, found, only);
     return CALM_OK;
 }
 
@@ -58,34 +45,10 @@ void calm_bert_biases(calm_config *config)
         config->bias[role] = true;
 }
 
-calm_status calm_bert_norm_type(calm_ctx *ctx, const char *path, const calm_json *root, const char *only)
-{
-    const char *found;
-    CALM_TRY(calm_json_need_string(ctx, path, root, "layer_norm_type", only, &found));
-    if (strcmp(found, only) != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_norm_type\": found \"%s\", expected \"%s\"", path,
-                         found, only);
-    return CALM_OK;
-}
-
-calm_status calm_bert_switches(calm_ctx *ctx, const char *path, const calm_json *root, const calm_bert_switch *switches,
-                               size_t n)
-{
-    bool found;
-    for (size_t i = 0; i < n; i++) {
-        CALM_TRY(calm_json_need_bool(ctx, path, root, switches[i].key, &switches[i].only, &found));
-        if (found != switches[i].only)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": found %s, expected %s", path, switches[i].key,
-                             found ? "true" : "false", found ? "false" : "true");
-    }
-    return CALM_OK;
-}
-
 calm_status calm_roberta_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     int64_t padding;
     CALM_TRY(calm_bert_types(ctx, path, root, 2, 1, config));
-    CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));
     CALM_TRY(calm_bert_order(ctx, path, root, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "pad_token_id", &(int64_t){1}, 0, CALM_SIZE_LIMIT, &padding));
     calm_bert_biases(config);

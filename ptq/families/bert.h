@@ -10,13 +10,17 @@
              [CALM_ROLE_V] = "attention.self.value", [CALM_ROLE_O] = "attention.output.dense",               \
              [CALM_ROLE_UP] = "intermediate.dense", [CALM_ROLE_DOWN] = "output.dense"},                      \
     .parent = "attention.self", .engine_parent = "attention.output",                                         \
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attention.output.LayerNorm"},              \
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output.LayerNorm"}}
+    CALM_NORMS(RESIDUAL, "attention.output.LayerNorm", "output.LayerNorm")
 
 /* Embeddings of BERT, with a table of positions and one of types. */
 #define CALM_BERT_EMBEDDINGS                                                                                 \
     .positions = "embeddings.position_embeddings", .types = "embeddings.token_type_embeddings",              \
     .norm = "embeddings.LayerNorm"
+
+/* Names of the head for masked tokens of BERT, with the word `norm` of its norm. */
+#define CALM_BERT_HEAD(norm)                                                                                 \
+    .transform = "cls.predictions.transform.dense", .transform_norm = "cls.predictions.transform." norm,     \
+    .bias = "cls.predictions.decoder.bias|cls.predictions.bias"
 
 /* Names of the head for masked tokens in RoBERTa and its descendants. */
 #define CALM_ROBERTA_HEAD                                                                                    \
@@ -33,10 +37,12 @@
 /* Members that RoBERTa and XLM-RoBERTa share. */
 #define CALM_ROBERTA_ARCH                                                                                    \
     CALM_BERT_DEFAULTS, .prefixes = "roberta.|", .names = &calm_names_roberta, .ends = &calm_ends_roberta,   \
-    .keys = CALM_BERT_KEYS, .read_config = calm_roberta_read
+    .keys = CALM_BERT_KEYS, .fixed = CALM_BERT_FIXED, .read_config = calm_roberta_read
 
-/* Keys that read_config of BERT and of RoBERTa read. */
-#define CALM_BERT_KEYS "type_vocab_size position_embedding_type is_decoder"
+/* Keys that read_config of BERT and of RoBERTa read.  Relative positions would add terms to the scores, which attention
+ * here does not compute. */
+#define CALM_BERT_KEYS "type_vocab_size is_decoder"
+#define CALM_BERT_FIXED "position_embedding_type=absolute"
 
 /* vLLM's names of the linears of GTE and Nomic's BERT. */
 extern const calm_names calm_names_rotary_bert;
@@ -50,9 +56,6 @@ calm_status calm_roberta_read(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_bert_types(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback, int64_t least,
                                calm_config *config);
 
-/* Fails with CALM_EUNSUPPORTED where "position_embedding_type" differs from `only`. */
-calm_status calm_bert_positions(calm_ctx *ctx, const char *path, const calm_json *root, const char *only);
-
 /* Makes attention causal where "is_decoder" is set. */
 calm_status calm_bert_order(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
@@ -61,14 +64,3 @@ calm_status calm_bert_padding(calm_ctx *ctx, const char *path, int64_t padding, 
 
 /* Gives all linears of all blocks a bias. */
 void calm_bert_biases(calm_config *config);
-
-/* Fails with CALM_EUNSUPPORTED where "layer_norm_type" differs from `only`. */
-calm_status calm_bert_norm_type(calm_ctx *ctx, const char *path, const calm_json *root, const char *only);
-
-/* Fails with CALM_EUNSUPPORTED unless each of the n switches of checkpoints with custom code is `only` or absent. */
-typedef struct calm_bert_switch {
-    const char *key;
-    bool only;
-} calm_bert_switch;
-calm_status calm_bert_switches(calm_ctx *ctx, const char *path, const calm_json *root, const calm_bert_switch *switches,
-                               size_t n);

@@ -4,9 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-const calm_size_keys calm_gemma_sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                                         "max_position_embeddings", NULL, "hidden_activation", NULL};
-
 /* Reads a soft cap: `usual` when the key is absent, none (0) when it is null. */
 static calm_status read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
                             float *out)

@@ -22,12 +22,10 @@
 calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,
                             double logit_cap, calm_config *config);
 
-/* Keys of the sizes of Gemma 3n and 4. */
-extern const calm_size_keys calm_gemma_sizes;
-
 /* Members of a calm_arch that Gemma 3n and 4 share. */
 #define CALM_GEMMA_VARIED                                                                                    \
-    .prefixes = CALM_DECODER_PREFIXES, .sizes = &calm_gemma_sizes, .norm = CALM_NORM_RMS,                    \
+    .prefixes = CALM_DECODER_PREFIXES,                                                                       \
+    .sizes = CALM_SIZES("intermediate_size", .activation = "hidden_activation"), .norm = CALM_NORM_RMS,      \
     .qk_norm = CALM_QK_NORM_HEAD, .varies = true, .default_tied = true, .default_head_dim = 256,             \
     .default_activation = "gelu_pytorch_tanh", .default_rope_theta = 1000000.0, .default_local_theta = 10000.0
 

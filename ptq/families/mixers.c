@@ -67,11 +67,8 @@ static calm_status read_delta_sizes(calm_ctx *ctx, const char *path, const calm_
 
 calm_status calm_config_delta(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Published files have the key; transformers implements one value. */
-    static const calm_fixed_key fixed[] = {{"attn_output_gate", "true"}};
     int64_t interval;
     bool *linear;
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(read_delta_sizes(ctx, path, root, config));
     config->output_gate = true;
@@ -254,7 +251,8 @@ static const struct single *find_single(const calm_json *list, const char *patte
     return NULL;
 }
 
-calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+/* Sets the sublayer of each block, and moe.sparse. */
+static calm_status read_singles(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *value = calm_json_get(root, CALM_SINGLE_LIST);
     const calm_json *list = calm_json_typeof(value) == CALM_JSON_NULL ? NULL : value;
@@ -276,4 +274,16 @@ calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json 
         config->moe.sparse[i] = found->sparse;
     }
     return CALM_OK;
+}
+
+calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    static const calm_grouped_defaults defaults = {1, 1, 1, 1, 1};
+    CALM_TRY(read_singles(ctx, path, root, config));
+    if (!calm_config_is_mixture(config))
+        return CALM_OK;
+    CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, true, &defaults, config));
+    CALM_TRY(calm_config_latent_experts(ctx, path, root, config));
+    /* calm_config_deepseek_mixture has made every block sparse; this reads the actual list. */
+    return read_singles(ctx, path, root, config);
 }

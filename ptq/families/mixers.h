@@ -7,7 +7,7 @@
 /* Reads the keys that Qwen3-Next and Qwen3.5 share: blocks of gated delta nets, attention with an output gate. */
 #define CALM_DELTA_KEYS                                                                                                \
     "layer_types full_attention_interval linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim "            \
-    "linear_num_key_heads linear_num_value_heads attention_bias attn_output_gate"
+    "linear_num_key_heads linear_num_value_heads attention_bias"
 calm_status calm_config_delta(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Reads the keys that both LFM2 families share: blocks of short convolutions, two names of the tied head, silu.
@@ -35,10 +35,14 @@ calm_status calm_config_mamba_sizes(calm_ctx *ctx, const char *path, const calm_
 calm_status calm_config_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Reads Nemotron-H's blocks, each of one sublayer: "layers_block_type" lists "linear_attention", "full_attention",
- * "mlp" and "moe", or "hybrid_override_pattern" has their letters M * - E.  Fills moe.sparse. */
+ * "mlp" and "moe", or "hybrid_override_pattern" has their letters M * - E.  Fills moe.sparse and, where a block is a
+ * mixture, the other members of config->moe. */
 #define CALM_SINGLE_LIST "layers_block_type"
 #define CALM_SINGLE_WORD "hybrid_override_pattern"
 calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Members of a calm_arch with such blocks. */
+#define CALM_SINGLE_BLOCKS .varies = true, .block_list = CALM_SINGLE_LIST, .block_word = CALM_SINGLE_WORD
 
 /* Modules of Mamba-2 with the prefix `m` ("mamba."), for the initialisers of roles and of plain tensors. */
 #define CALM_MAMBA_ROLES(m) [CALM_ROLE_MAMBA_IN] = m "in_proj", [CALM_ROLE_MAMBA_OUT] = m "out_proj"
@@ -56,8 +60,7 @@ calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json 
              [CALM_ROLE_CONV_IN] = "conv.in_proj", [CALM_ROLE_CONV_OUT] = "conv.out_proj",                             \
              [CALM_ROLE_GATE] = "feed_forward.w1", [CALM_ROLE_UP] = "feed_forward.w3",                                 \
              [CALM_ROLE_DOWN] = "feed_forward.w2"},                                                                    \
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "operator_norm"},                                           \
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "ffn_norm"}},                                                     \
+    CALM_NORMS(IN, "operator_norm", "ffn_norm"),                                                     \
     .plain = {[CALM_PLAIN_Q_NORM] = "self_attn.q_layernorm", [CALM_PLAIN_K_NORM] = "self_attn.k_layernorm",            \
               [CALM_PLAIN_CONV] = "conv.conv.weight", [CALM_PLAIN_CONV_BIAS] = "conv.conv.bias"}
 

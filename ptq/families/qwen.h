@@ -30,4 +30,4 @@ extern const calm_names calm_names_qwen3_5;
 #define CALM_QWEN_HYBRID                                                                                               \
     .norm = CALM_NORM_RMS_PLUS_ONE, .default_activation = "silu", .qk_norm = CALM_QK_NORM_HEAD,                        \
     .default_head_dim = 256, .default_positions = 32768, .default_rope_theta = 10000.0, .partial_rope = 0.25,          \
-    .mrope = true
+    .mrope = true, .fixed = "attn_output_gate=true"

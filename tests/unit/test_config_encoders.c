@@ -84,7 +84,7 @@ TEST(positions_behind_the_padding)
     refuse("RobertaModel", BERT ", \"pad_token_id\": 79", CALM_EFORMAT,
            "\"max_position_embeddings\": found 80, expected more than \"pad_token_id\" 79 + 1");
     refuse("RobertaModel", BERT ", \"position_embedding_type\": \"relative_key\"", CALM_EUNSUPPORTED,
-           "\"position_embedding_type\": \"relative_key\" is not supported, only \"absolute\"");
+           "\"position_embedding_type\": found \"relative_key\", expected absolute");
     refuse("MPNetModel", BERT ", \"relative_attention_num_buckets\": 16", CALM_EFORMAT,
            "\"relative_attention_num_buckets\"");
 }
