@@ -242,6 +242,17 @@ calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, long exper
     return kind->feed(config, job, expert, feed) ? fold : CALM_FOLD_NONE;
 }
 
+const char *calm_kind_input_shared(const calm_config *config, size_t block, calm_sublayer slot)
+{
+    if (!calm_has_norm(config->arch, block, slot, CALM_NORM_IN))
+        return "it has a sublayer without a norm before it, whose input is the residual stream itself";
+    if (calm_kind_at(config, block, slot)->routed)
+        return "a router and experts read the same rows";
+    /* The MLP, or the low-rank branch next to attention (streams.h). */
+    return config->arch->parallel || (config->streams.n && slot == CALM_SUBLAYER_ATTENTION)
+               ? "its sublayers read the same rows" : NULL;
+}
+
 size_t calm_feed_rows(const calm_feed *feed)
 {
     /* Fewer than the input's channels where readers share heads. */

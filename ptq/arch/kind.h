@@ -240,6 +240,10 @@ bool calm_job_biased(const calm_config *config, calm_job_kind job);
 /* Is the job's product the sublayer's output?  *role (may be NULL) gets the role of its linear. */
 bool calm_job_is_last(const calm_config *config, calm_job_kind job, calm_role *role);
 
+/* Returns why the output of the norm before a sublayer, which is not empty, may not be changed: others read it too, or
+ * there is no such norm; NULL: it may. */
+const char *calm_kind_input_shared(const calm_config *config, size_t block, calm_sublayer slot);
+
 /* Returns where the job's input scale can be folded, and for CALM_FOLD_ROWS the rows in *feed. */
 calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, long expert, calm_feed *feed);
 

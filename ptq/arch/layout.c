@@ -54,21 +54,15 @@ static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
                      job->role);
 }
 
-/* Can the job's input scale be folded?  Into a norm only if nothing else reads its output: no residual, router or other
- * expert. */
+/* Can the job's input scale be folded?  Into a norm only if nothing else reads its output. */
 static bool can_absorb(const calm_config *config, const calm_job_ref *job)
 {
-    const calm_sublayer slot = calm_job_sublayer(job->kind);
     calm_feed feed;
     switch (calm_job_fold(config, job->kind, job->expert, &feed)) {
     case CALM_FOLD_ROWS:
         return true;
     case CALM_FOLD_NORM:
-        /* Where the MLP, or the low-rank branch next to attention (streams.h), reads the same rows, the norm has two
-         * readers. */
-        return !job->halved && job->expert == CALM_NO_EXPERT && !config->arch->parallel &&
-               !(config->streams.n && slot == CALM_SUBLAYER_ATTENTION) &&
-               calm_has_norm(config->arch, job->block, slot, CALM_NORM_IN);
+        return !job->halved && !calm_kind_input_shared(config, job->block, calm_job_sublayer(job->kind));
     default:
         return false;
     }

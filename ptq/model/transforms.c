@@ -20,19 +20,16 @@ static void set_hadamard(calm_config *config, calm_layout *layout, const size_t 
  * with a transform may read such an input. */
 static const char *refuse_inputs(const calm_config *config)
 {
-    if (config->arch->parallel || config->streams.n)
-        return "its sublayers read the same rows";
-    for (size_t b = 0; b < config->n_blocks; b++)
-        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-            const calm_kind *kind = calm_kind_at(config, b, s);
+    const char *why = NULL;
+    for (size_t b = 0; b < config->n_blocks && !why; b++)
+        for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS && !why; s++) {
             const bool mixer = s == CALM_SUBLAYER_ATTENTION;
-            if (!kind || kind->routed
+            if (!calm_kind_at(config, b, s)
                 || (mixer && !calm_slot_has_job(calm_config_at(config, b), s, CALM_JOB_QKV)))
                 return "calm has transforms of attention's and MLPs' inputs alone";
-            if (!calm_has_norm(config->arch, b, s, CALM_NORM_IN))
-                return "it has a sublayer without a norm before it, whose input is the residual stream itself";
+            why = calm_kind_input_shared(config, b, s);
         }
-    return NULL;
+    return why;
 }
 
 /* Is the job one of attention and dense MLPs? */
