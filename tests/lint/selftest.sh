@@ -255,6 +255,12 @@ finds sizes 'ptq/base/long.c:1: 101 lines: int f(void)'
 fresh
 { printf 'struct s {\n'; lines 600; printf '};\n'; } | file ptq/base/long.h
 finds sizes 'ptq/base/long.h: over 600 lines'
+fresh
+{ printf 'struct s {\n'; lines 58; printf '};\n'; } | file ptq/families/arch_short.c
+{ printf 'struct s {\n'; lines 59; printf '};\n'; } | file ptq/families/shared.h
+passes sizes
+{ printf 'struct s {\n'; lines 59; printf '};\n'; } | file ptq/families/arch_long.c
+finds sizes 'ptq/families/arch_long.c: over 60 lines'
 
 # ---- columns ----
 # long N TEXT: writes a line of N times TEXT
