@@ -51,4 +51,6 @@ calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, si
 #define CALM_FILE_BYTES_MIN 1000LL
 #define CALM_FILE_BYTES_MAX 1000000000000000LL
 #define CALM_FILE_BITS_MAX  32    /* bits per weight that a recipe may ask of a file */
+#define CALM_BUDGET_MAX     32    /* mean bits of weights that it may ask, and of activations */
+#define CALM_ACT_BUDGET_MAX 16
 calm_status calm_size_parse_file(calm_ctx *ctx, const char *key, const char *text, size_t *out);

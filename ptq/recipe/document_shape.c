@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ptq/base/sha256.h"
+#include "ptq/base/text.h"
 #include "ptq/plan/engines.h"
 #include "ptq/plan/rule.h"
 #include "ptq/recipe/document.h"
@@ -62,10 +63,10 @@ static const calm_shape model = {CALM_SHAPE_EITHER, .item = &name, .other = &mod
 static const calm_shape algorithm_object = {CALM_SHAPE_OBJECT, .section = "algorithms"};
 static const calm_shape algorithm = {CALM_SHAPE_EITHER, .item = &name, .other = &algorithm_object};
 static const calm_shape algorithms = {CALM_SHAPE_LIST, .min = 1, .max = 64, .item = &algorithm};
-static const calm_shape bits = {CALM_SHAPE_NUMBER, .min = 0, .max = 32};
+static const calm_shape bits = {CALM_SHAPE_NUMBER, .min = 0, .max = CALM_BUDGET_MAX};
 static const calm_shape bits_list = {CALM_SHAPE_LIST, .min = 1, .max = 64, .item = &bits};
 static const calm_shape budget = {CALM_SHAPE_EITHER, .item = &bits, .other = &bits_list};
-static const calm_shape act_bits = {CALM_SHAPE_NUMBER, .min = 0, .max = 16};
+static const calm_shape act_bits = {CALM_SHAPE_NUMBER, .min = 0, .max = CALM_ACT_BUDGET_MAX};
 static const calm_shape shortlist = {CALM_SHAPE_NUMBER, .min = 1, .max = CALM_SHORTLIST_MAX, .from_min = true};
 static const calm_shape pins = {CALM_SHAPE_MAP, .max = 4096, .pattern = &unit_pattern, .item = &name};
 static const calm_shape gate = {CALM_SHAPE_TEXT, .min = 3, .max = 128};

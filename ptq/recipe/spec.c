@@ -169,7 +169,7 @@ const calm_option calm_spec_table[] = {
     {.name = "budget", .basic = true,
      .help = "mean bits per weight, for which the schemes of --scheme compete; several budgets (2.5,3,3.5) give a "
              "table",
-     AT(budgets), .type = CALM_OPTION_NUMBERS, .min = 0x1p-1000, .max = 32, .metavar = "BITS",
+     AT(budgets), .type = CALM_OPTION_NUMBERS, .min = 0x1p-1000, .max = CALM_BUDGET_MAX, .metavar = "BITS",
      .place = "choice.budget", .yields_to = "size|bits-per-weight"},
     {.name = "size",
      .help = "largest size of the written file, embedding and head included: 3.0MB, 350MB; the schemes of --scheme "
@@ -181,7 +181,7 @@ const calm_option calm_spec_table[] = {
      .place = "choice.bits_per_weight", .yields_to = "budget|size"},
     {.name = "act-budget",
      .help = "mean bits of activations, for which the schemes of --scheme with a4, a8 and a16 (float) compete",
-     AT(act_budget), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 16, .metavar = "BITS",
+     AT(act_budget), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = CALM_ACT_BUDGET_MAX, .metavar = "BITS",
      .place = "choice.act_budget"},
     {.name = "sensitivity",
      .help = "how a budget predicts the loss of each unit. probe: quantize only that unit and measure; gradient: "

@@ -105,7 +105,11 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
 static calm_status restore_rotation(calm_ctx *ctx, calm_assembly *a)
 {
     const char *name = calm_json_string(calm_json_get(a->run.recipe, "rotate"), "none");
-    a->recipe.rotate_seed = calm_json_int(calm_json_get(a->run.recipe, "rotate_seed"), 0);
+    const calm_json *seed = calm_json_get(a->run.recipe, "rotate_seed");
+    a->recipe.rotate_seed = calm_json_int(seed, 0);
+    if (seed)    /* another seed would rotate the model otherwise */
+        CALM_TRY(calm_json_expect(ctx, seed, CALM_JSON_INT, "run %lld: \"rotate_seed\" of its recipe",
+                                  (long long)a->run.id));
     if (calm_rotate_find(name, &a->recipe.rotate))
         return CALM_OK;
     return calm_fail(ctx, CALM_EFORMAT, "run %lld rotated the model by \"%s\", which this calm does not know",
@@ -407,10 +411,10 @@ static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, 
  * entry. */
 static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, bool sized)
 {
-    const calm_json *budgets = calm_json_get(a->run.recipe, "budget");
-    const double budget = calm_json_number(calm_json_at(budgets, 0), NAN);
-    const double act_budget = calm_json_number(calm_json_get(a->run.recipe, "act_budget"), 0);
+    double budget = NAN, act_budget = 0;
     char name[CALM_SCHEME_NAME_MAX], *text;
+    CALM_TRY(calm_stored_run_budget(ctx, &a->run, &budget));
+    CALM_TRY(calm_stored_run_act_budget(ctx, &a->run, &act_budget));
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->result.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries + 1));
     CALM_TRY(add_trial(ctx, a, "hybrid", NAN, 0, 0));
     for (size_t i = 0; i < a->stored.pool.n_schemes && (!isnan(budget) || act_budget > 0 || sized); i++) {

@@ -47,31 +47,22 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, 
     return CALM_OK;
 }
 
-/* Resolves bits per weight: the options', else the stored selection's, else the recipe's.  Fails for a run that
- * compared several budgets, which chose for none of them. */
+/* Resolves bits per weight: the options', else the stored ones.  Fails for a run that compared several budgets, which
+ * chose for none of them. */
 static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                   double *out)
 {
-    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "budget");
-    const calm_json *budgets = calm_json_get(run->recipe, "budget");
+    const bool before = calm_json_get(calm_json_get(run->recipe, "select"), "budget") != NULL;
+    const size_t n = calm_json_size(calm_json_get(run->recipe, "budget"));
     *out = o->budget;
     if (!isnan(o->budget))
         return CALM_OK;
-    *out = calm_json_number(before ? before : calm_json_at(budgets, 0), NAN);
-    if (!before && calm_json_size(budgets) > 1)
+    CALM_TRY(calm_stored_run_budget(ctx, run, out));
+    if (!before && n > 1)
         return calm_fail(ctx, CALM_EARG,
                          "run %lld compared %zu budgets and chose for none: say which, as `choice.budget` %g",
-                         (long long)run->id, calm_json_size(budgets), *out);
+                         (long long)run->id, n, *out);
     return CALM_OK;
-}
-
-/* Resolves the budget of activation bits likewise; a run has at most one. */
-static double resolve_act_budget(const calm_reselect_options *o, const calm_stored_run *run)
-{
-    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "act_budget");
-    if (o->act_budget > 0)
-        return o->act_budget;
-    return calm_json_number(before ? before : calm_json_get(run->recipe, "act_budget"), 0);
 }
 
 /* Resolves the engine: the options', else the stored selection's, else the recipe's; and the run's format that the
@@ -105,7 +96,9 @@ static calm_status resolve_requests(calm_ctx *ctx, const calm_reselect_options *
     CALM_TRY(calm_words_parse(ctx, &o->forbid, forbid, &out->n_forbid));
     CALM_TRY(calm_pins_parse(ctx, &o->pins, round, pins, &out->n_pins));
     CALM_TRY(resolve_target(ctx, o, run, out));
-    out->act_budget = resolve_act_budget(o, run);
+    out->act_budget = o->act_budget;
+    if (!(o->act_budget > 0))
+        CALM_TRY(calm_stored_run_act_budget(ctx, run, &out->act_budget));
     return resolve_budget(ctx, o, run, &out->budget);
 }
 

@@ -24,18 +24,11 @@ static calm_status resolve(calm_ctx *ctx, const calm_reselect_options *o, const 
     const int64_t bytes = calm_json_int(size, 0);
     if (size)
         CALM_TRY(calm_json_expect(ctx, size, CALM_JSON_INT, "run %lld: \"size\" of its recipe", (long long)run->id));
-    if (bits)
-        CALM_TRY(calm_json_expect(ctx, bits, CALM_JSON_REAL, "run %lld: \"file_bits\" of its recipe",
-                                  (long long)run->id));
     if (size && (bytes < CALM_FILE_BYTES_MIN || bytes > CALM_FILE_BYTES_MAX))
         return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"size\" of its recipe: expected %lld to %lld bytes, found %lld",
                          (long long)run->id, CALM_FILE_BYTES_MIN, CALM_FILE_BYTES_MAX, (long long)bytes);
     out->file_bytes = (size_t)bytes;
-    out->file_bits = calm_json_number(bits, 0);
-    if (bits && !(out->file_bits > 0 && out->file_bits <= CALM_FILE_BITS_MAX))
-        return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"file_bits\" of its recipe: expected a number above 0 and up "
-                         "to %d, found %g", (long long)run->id, CALM_FILE_BITS_MAX, out->file_bits);
-    return CALM_OK;
+    return calm_stored_run_bits(ctx, run, "file_bits", bits, CALM_FILE_BITS_MAX, &out->file_bits);
 }
 
 /* Restores the part of the recipe that the file depends on, in ctx->out. */

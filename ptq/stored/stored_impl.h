@@ -5,6 +5,18 @@
 #include "ptq/model/model.h"
 #include "ptq/stored/stored.h"
 
+/* ---- numbers of a stored run's recipe (stored_run.c) ---- */
+
+/* Reads a limit in bits, above 0 and up to `most`; value NULL: the recipe has no such key, and *out stays.
+ * CALM_EFORMAT: another value, since a limit that counts as none would be ignored. */
+calm_status calm_stored_run_bits(calm_ctx *ctx, const calm_stored_run *run, const char *key, const calm_json *value,
+                                 double most, double *out);
+
+/* Read the run's budgets likewise, from its selection, else from its recipe: of weights, the first of several, and of
+ * activations. */
+calm_status calm_stored_run_budget(calm_ctx *ctx, const calm_stored_run *run, double *out);
+calm_status calm_stored_run_act_budget(calm_ctx *ctx, const calm_stored_run *run, double *out);
+
 /* ---- the windows of a stored run (stored_windows.c) ---- */
 
 /* Reads the text of the run's recipe into ctx->out, with the tokenizer in `model_dir`: exactly the run's windows.  A

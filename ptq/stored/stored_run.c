@@ -109,6 +109,37 @@ bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit)
     return false;
 }
 
+calm_status calm_stored_run_bits(calm_ctx *ctx, const calm_stored_run *run, const char *key, const calm_json *value,
+                                 double most, double *out)
+{
+    if (!value)
+        return CALM_OK;
+    CALM_TRY(calm_json_expect(ctx, value, CALM_JSON_REAL, "run %lld: \"%s\" of its recipe", (long long)run->id, key));
+    *out = calm_json_number(value, 0);
+    if (!(*out > 0 && *out <= most))
+        return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"%s\" of its recipe: expected a number above 0 and up to %g, "
+                         "found %g", (long long)run->id, key, most, *out);
+    return CALM_OK;
+}
+
+calm_status calm_stored_run_budget(calm_ctx *ctx, const calm_stored_run *run, double *out)
+{
+    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "budget");
+    const calm_json *list = calm_json_get(run->recipe, "budget");
+    /* A selection has one budget, a run a list of them. */
+    if (!before && list)
+        CALM_TRY(calm_json_expect(ctx, list, CALM_JSON_ARRAY, "run %lld: \"budget\" of its recipe",
+                                  (long long)run->id));
+    return calm_stored_run_bits(ctx, run, "budget", before ? before : calm_json_at(list, 0), CALM_BUDGET_MAX, out);
+}
+
+calm_status calm_stored_run_act_budget(calm_ctx *ctx, const calm_stored_run *run, double *out)
+{
+    const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "act_budget");
+    return calm_stored_run_bits(ctx, run, "act_budget", before ? before : calm_json_get(run->recipe, "act_budget"),
+                                CALM_ACT_BUDGET_MAX, out);
+}
+
 bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule)
 {
     for (*rule = CALM_CHOICE_RULE_TOKEN; run->rule && *rule <= CALM_CHOICE_RULE_ARGMAX; ++*rule)
