@@ -44,7 +44,7 @@ static bool is_quarter(const calm_config *config, bool turned)
 {
     bool same = true;
     for (size_t i = 0; i < config->n_blocks; i++) {
-        const bool usual = turned ? !(config->no_rope && config->no_rope[i]) : config->window[i] != 0;
+        const bool usual = turned ? !(config->no_rope && config->no_rope[i]) : calm_config_slides(config, i);
         same &= usual == ((i + 1) % 4 != 0);
     }
     return same;
@@ -64,7 +64,7 @@ static bool is_alternate(const calm_config *config)
 {
     bool same = true;
     for (size_t i = 0; i < config->n_blocks; i++)
-        same &= (config->window[i] != 0) == (i % 2 == 0);
+        same &= calm_config_slides(config, i) == (i % 2 == 0);
     return same;
 }
 
@@ -132,7 +132,7 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     for (size_t i = 0; i < config->n_blocks; i++) {
         *widths |= slides(config) && config->window[i] && config->window[i] != window;
         *ropes |= (is_gemma3(config) || is_family(config, "modernbert"))
-                  && (config->window[i] != 0) != config->local_rope[i];
+                  && calm_config_slides(config, i) != config->local_rope[i];
         *experts |= config->moe.n_experts && calm_kind_at(config, i, CALM_SUBLAYER_MLP)
                     && config->moe.sparse[i] != (i >= lead);
     }
@@ -335,7 +335,7 @@ static void add_windows(writer *to, const calm_config *config)
     }
     calm_gguf_add_array(to->keys, key(to, "attention.sliding_window_pattern"), CALM_GGUF_BOOL, config->n_blocks);
     for (size_t i = 0; i < config->n_blocks; i++)
-        calm_gguf_element_bool(to->keys, config->window[i] != 0);
+        calm_gguf_element_bool(to->keys, calm_config_slides(config, i));
 }
 
 /* Does a block have attention instead of its family's other kind of token mixer? */

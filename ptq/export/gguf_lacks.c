@@ -132,7 +132,7 @@ size_t calm_gguf_global_step(const calm_config *config)
     if (config->window[0])
         step = 0;
     for (size_t i = 0; i < config->n_blocks; i++)
-        same &= (config->window[i] == 0) == (step && i % step == 0);
+        same &= calm_config_slides(config, i) != (step && i % step == 0);
     return same ? step : SIZE_MAX;
 }
 
@@ -225,8 +225,8 @@ static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch
         own++;
     for (size_t i = 0; i < config->n_blocks; i++) {
         const size_t from = config->window[i] ? 2 : 1;
-        others |= i >= own && own >= 2 && (config->window[own - from] != 0) != (config->window[i] != 0);
-        slides |= config->window[i] != 0;
+        others |= i >= own && own >= 2 && calm_config_slides(config, own - from) != calm_config_slides(config, i);
+        slides |= calm_config_slides(config, i);
     }
     return own < 2 ? "fewer than two blocks have their own keys, which llama.cpp needs"
            : others ? "the last two blocks with their own keys are not one that slides and then one that does not, "

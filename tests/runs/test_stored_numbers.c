@@ -1,5 +1,5 @@
-/* Numbers in a stored recipe that are none: calm select and calm assemble refuse them.  One that counted as absent would
- * be no budget at all, or another rotation. */
+/* Numbers in a stored recipe that are none: calm select and calm assemble refuse them.  One that counted as absent
+ * would be no budget at all, or another rotation. */
 #include "ptq/stored/stored.h"
 #include "tests/support/play_select.h"
 
