@@ -302,14 +302,18 @@ static calm_status check_transforms(calm_checking *c, const calm_json *transform
 {
     const calm_json *scheme;
     const char *name;
-    size_t width;
-    for (void *iter = NULL; calm_json_next(transforms, &iter, &name, &scheme);)
-        if (calm_qformat_ct_transform(c->ctx, c->config_path, name, scheme, &width) != CALM_OK)
+    size_t width, n_online = 0;
+    for (void *iter = NULL; calm_json_next(transforms, &iter, &name, &scheme);) {
+        bool online;
+        if (calm_qformat_ct_transform(c->ctx, c->config_path, name, scheme, &online, &width) != CALM_OK)
             return calm_check_add_failure(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config");
-    if (calm_json_size(transforms) && (c->asked == CALM_CHECK_TRANSFORMERS || c->asked == CALM_CHECK_VLLM_CPU))
-        return calm_check_add(c, CALM_CHECK_RULE_TRANSFORMS, "quantization_config", "transform_config has %zu",
-                              calm_json_size(transforms));
-    return CALM_OK;
+        n_online += online;
+    }
+    const bool applied = c->asked == CALM_CHECK_VLLM;    /* on NVIDIA GPUs */
+    if (!n_online || (!applied && c->asked != CALM_CHECK_TRANSFORMERS && c->asked != CALM_CHECK_VLLM_CPU))
+        return CALM_OK;
+    return calm_check_add(c, applied ? CALM_CHECK_RULE_TRANSFORMS_ONE_DEVICE : CALM_CHECK_RULE_TRANSFORMS,
+                          "quantization_config", "transform_config has %zu for inputs", n_online);
 }
 
 static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)

@@ -323,7 +323,7 @@ static calm_status hadamard_of(work *w, const calm_tensor *to, size_t *width)
     if (!w->stored || to->n_dims != 2 || length < suffix || strcmp(to->name + length - suffix, ".weight") != 0)
         return CALM_OK;
     CALM_TRY(calm_strf(w->ctx, w->ctx->scratch, &module, "%.*s", (int)(length - suffix), to->name));
-    return calm_qformat_hadamard(w->ctx, w->stored, module, width);
+    return calm_qformat_hadamard(w->ctx, w->stored, module, to->shape[1], width);
 }
 
 /* Turns values [rows, columns], W H, into W by multiplying with H, because plain floats have no transform. */

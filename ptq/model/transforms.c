@@ -52,7 +52,7 @@ calm_status calm_transforms_read(calm_ctx *ctx, const char *dir, const calm_qfor
     for (size_t i = 0; stored && i < layout->n_linears; i++) {
         const calm_linear_ref *linear = &layout->linears[i];
         const calm_job_kind job = calm_role_job(linear->role);
-        CALM_TRY(calm_qformat_hadamard(ctx, stored, linear->module, &width));
+        CALM_TRY(calm_qformat_hadamard(ctx, stored, linear->module, linear->in, &width));
         /* All linears of a kind of job must have the transform of the first one. */
         expected[job] = seen[job] ? expected[job] : width;
         seen[job] = true;

@@ -173,10 +173,11 @@ calm_status calm_qformat_find(calm_ctx *ctx, const calm_qformat_reader *reader, 
     return reader->format->find(ctx, reader->self, set, module, quantized, out);
 }
 
-calm_status calm_qformat_hadamard(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module, size_t *width)
+calm_status calm_qformat_hadamard(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module, size_t in,
+                                  size_t *width)
 {
     *width = 0;
-    return reader->format->hadamard ? reader->format->hadamard(ctx, reader->self, module, width) : CALM_OK;
+    return reader->format->hadamard ? reader->format->hadamard(ctx, reader->self, module, in, width) : CALM_OK;
 }
 
 calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module,

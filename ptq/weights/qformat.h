@@ -86,9 +86,9 @@ typedef struct calm_qformat {
     /* Finds the scheme of a module; *quantized false: it is float.  `set`: the checkpoint's tensors, or NULL. */
     calm_status (*find)(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
                         bool *quantized, calm_qformat_scheme *out);
-    /* Gives the width of a block of the Hadamard matrix that multiplies a module's input; 0: none.  NULL: the format
-     * has no such transforms. */
-    calm_status (*hadamard)(calm_ctx *ctx, const void *self, const char *module, size_t *width);
+    /* Gives the width of a block of the Hadamard matrix that multiplies a module's input of `in` channels; 0: none.
+     * NULL: the format has no such transforms. */
+    calm_status (*hadamard)(calm_ctx *ctx, const void *self, const char *module, size_t in, size_t *width);
     /* Lists the tensors of a linear with this scheme; *n at most CALM_N_QFORMAT_PARTS. */
     calm_status (*tensors)(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                            calm_qformat_tensor *list, size_t *n);
@@ -135,9 +135,11 @@ const calm_qformat *calm_qformat_of(const calm_qformat_reader *reader);
 calm_status calm_qformat_find(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                               const char *module, bool *quantized, calm_qformat_scheme *out);
 
-/* Gives the width of a block of the normalised Hadamard matrix (tensor/rotation.h) that multiplies the input of a
- * module, quantized or float, before it is quantized; 0: none. */
-calm_status calm_qformat_hadamard(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module, size_t *width);
+/* Gives the width of a block of the normalised Hadamard matrix (tensor/rotation.h) that multiplies the input, of `in`
+ * channels, of a module, quantized or float, before it is quantized; 0: none.  CALM_EUNSUPPORTED: the block is the
+ * whole input, and `in` is no power of two. */
+calm_status calm_qformat_hadamard(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module, size_t in,
+                                  size_t *width);
 
 /* Lists the *n tensors of a quantized module [out, in]: list [CALM_N_QFORMAT_PARTS]. */
 calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module,

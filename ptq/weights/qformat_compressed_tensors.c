@@ -33,7 +33,8 @@ typedef struct compressed {
     size_t n_groups;
     target *targets;
     size_t n_targets;
-    target *turned;       /* [n_turned] whose input is multiplied by a Hadamard matrix; group: its width */
+    target *turned;       /* [n_turned] whose input is multiplied by a Hadamard matrix; group: the width of its blocks, 0:
+                             the whole input */
     size_t n_turned;
 } compressed;
 
@@ -267,38 +268,6 @@ static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json
 
 /* ---- transforms ---- */
 
-static calm_status no_transform(calm_ctx *ctx, const char *path, const char *name, const char *what)
-{
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.transform_config.config_groups.%.64s: %s", path,
-                     name, what);
-}
-
-calm_status calm_qformat_ct_transform(calm_ctx *ctx, const char *path, const char *name, const calm_json *scheme,
-                                      size_t *width)
-{
-    const calm_json *apply = calm_json_get(scheme, "apply");
-    const char *type;
-    int64_t head_dim = 0;
-    bool randomize;
-    CALM_TRY(calm_json_need_string(ctx, path, scheme, "type", "(none)", &type));
-    CALM_TRY(calm_json_need_bool(ctx, path, scheme, "randomize", &(bool){false}, &randomize));
-    CALM_TRY(calm_json_need_int(ctx, path, scheme, "head_dim", &(int64_t){0}, 0, 1 << 24, &head_dim));
-    if (strcmp(type, "hadamard") != 0 || randomize || head_dim < 1 || (head_dim & (head_dim - 1)) != 0)
-        return no_transform(ctx, path, name, "not a Hadamard matrix with a head_dim that is a power of two");
-    for (size_t i = 0; i < calm_json_size(apply); i++) {
-        const calm_json *place = calm_json_at(apply, i);
-        const char *location = calm_json_string(calm_json_get(place, "location"), "");
-        if (strcmp(location, "weight_input") == 0 || strcmp(location, "weight_output") == 0)
-            continue;
-        if (strcmp(location, "input") != 0)
-            return no_transform(ctx, path, name, "a location other than input and those of weights");
-        if (calm_json_size(calm_json_get(place, "ignore")))
-            return no_transform(ctx, path, name, "modules to ignore");
-    }
-    *width = (size_t)head_dim;
-    return CALM_OK;
-}
-
 /* Adds the targets of one place where a transform is applied; the file's weights already contain theirs. */
 static calm_status read_place(calm_ctx *ctx, const char *path, const calm_json *place, size_t width, calm_arena *arena,
                               compressed *out)
@@ -316,8 +285,7 @@ static calm_status read_place(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
-/* Reads the transforms.  A Hadamard matrix is symmetric, so "inverse" changes nothing; its size is that of a head,
- * which readers need. */
+/* Reads the transforms.  A Hadamard matrix of Sylvester's is symmetric, so "inverse" changes nothing. */
 static calm_status read_transforms(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena,
                                    compressed *out)
 {
@@ -326,8 +294,9 @@ static calm_status read_transforms(calm_ctx *ctx, const char *path, const calm_j
     for (void *iter = NULL; calm_json_next(all, &iter, &name, &scheme);) {
         const calm_json *apply = calm_json_get(scheme, "apply");
         size_t width;
-        CALM_TRY(calm_qformat_ct_transform(ctx, path, name, scheme, &width));
-        for (size_t i = 0; i < calm_json_size(apply); i++)
+        bool online;
+        CALM_TRY(calm_qformat_ct_transform(ctx, path, name, scheme, &online, &width));
+        for (size_t i = 0; online && i < calm_json_size(apply); i++)
             CALM_TRY(read_place(ctx, path, calm_json_at(apply, i), width, arena, out));
     }
     return CALM_OK;
@@ -401,7 +370,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
 }
 
 /* Finds the first target that names the module. */
-static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module, size_t *width)
+static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module, size_t in, size_t *width)
 {
     const compressed *from = self;
     for (size_t i = 0; i < from->n_turned && !*width; i++) {
@@ -409,8 +378,13 @@ static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module,
         bool hit = at->name && (strcmp(at->name, module) == 0 || strcmp(at->name, "Linear") == 0);
         if (at->regex)
             CALM_TRY(calm_regex_matches_prefix(ctx, at->regex, module, &hit));
-        *width = hit ? at->group : 0;
+        if (hit)
+            *width = at->group ? at->group : in;
     }
+    if (*width & (*width - 1))
+        return calm_fail(ctx, CALM_EUNSUPPORTED,
+                         "%s: transform_config multiplies its whole input by a Hadamard matrix; found %zu channels, "
+                         "expected a power of two", module, *width);
     return CALM_OK;
 }
 

@@ -13,7 +13,8 @@ enum { CALM_CT_INT, CALM_CT_PACK, CALM_CT_FLOATS };
 calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
                                   const char *global_format, calm_qformat_scheme *out);
 
-/* Reads transform `name` of transform_config: *width gets the width of a block of the Hadamard matrix that multiplies
- * inputs.  CALM_EUNSUPPORTED: another matrix, or a place other than inputs and weights. */
+/* Reads transform `name` of transform_config.  *online: it multiplies inputs, and *width gets the width of a block of
+ * its Hadamard matrix (0: a block is the whole input); else the file's weights already contain it, whatever matrix it
+ * is.  CALM_EUNSUPPORTED: another matrix for inputs, or a place other than inputs and weights. */
 calm_status calm_qformat_ct_transform(calm_ctx *ctx, const char *path, const char *name, const calm_json *scheme,
-                                      size_t *width);
+                                      bool *online, size_t *width);

@@ -14,6 +14,12 @@
     "\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"quantization_status\": \"compressed\", "    \
     "\"ignore\": [\"lm_head\"], " more "\"format\": \"" format "\", \"config_groups\": {" groups "}}"
 #define CT(format, groups) CT_WITH("", format, groups)
+/* Transforms of llm-compressor: the weights contain R1, and R4 multiplies inputs. */
+#define R1                                                                                                             \
+    "\"R1\": {\"type\": \"random-hadamard\", \"apply\": [{\"targets\": [\"re:.*o_proj$\"], \"location\": "             \
+    "\"weight_output\"}]}"
+#define R4(type)                                                                                                       \
+    "\"R4\": {\"type\": \"" type "\", \"apply\": [{\"targets\": [\"re:.*down_proj$\"], \"location\": \"input\"}]}"
 #define LINEAR(more) "\"group_0\": {\"targets\": [\"Linear\"], " more "}"
 #define FLOATS(bits, more) "{\"num_bits\": " bits ", \"type\": \"float\", \"symmetric\": true, " more "}"
 #define INTS(bits, more) "{\"num_bits\": " bits ", \"type\": \"int\", \"symmetric\": true, " more "}"
@@ -325,9 +331,10 @@ static const foreign list[] = {
      INTS("4", GROUPED) "}"), fp8_attention, "", ""},
     {"W4A16, one projection in W8A16", CT("pack-quantized", W4 ", \"group_1\": {\"targets\": [\"re:.*down_proj$\"], "
      "\"weights\": " INTS("8", CHANNEL) "}"), packed_down, "", ""},
-    {"W4A16, rotated", CT_WITH("\"transform_config\": {\"config_groups\": {\"R4\": {\"type\": \"hadamard\", \"apply\": "
-     "[{\"targets\": [\"re:.*down_proj$\"], \"location\": \"input\"}]}}}, ", "pack-quantized", W4), packed_rotated,
-     "MD013", "transform_config"},
+    {"W4A16, rotated", CT_WITH("\"transform_config\": {\"config_groups\": {" R1 ", " R4("hadamard") "}}, ",
+     "pack-quantized", W4), packed_rotated, "", ""},
+    {"W4A16, rotated by a matrix of its own", CT_WITH("\"transform_config\": {\"config_groups\": {"
+     R4("random-matrix") "}}, ", "pack-quantized", W4), packed_rotated, "MD013", "transform_config"},
     {"2:4 and W4A16", CT("marlin-24", W4), marlin_24, "MD013", "marlin-24"},
     {"sparse alone", CT_WITH("\"sparsity_config\": {\"format\": \"sparse-24-bitmask\", \"targets\": [], "
      "\"sparsity_structure\": \"2:4\"}, ", "dense", ""), bitmask, "MD013", "sparse-24-bitmask"},

@@ -527,16 +527,17 @@ END_OF_TEST
     CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"weights\": " \
        "{\"num_bits\": 4}}}, \"transform_config\": {\"config_groups\": {" schemes "}}")
 #define PLACE(location, targets) "{\"location\": \"" location "\", \"targets\": [" targets "]}"
+#define AT_INPUT "\"apply\": [" PLACE("input", "\"m\"") "]"
 
 TEST(transforms)
 {
     static const struct {
         const char *text, *words;
     } refused[] = {
-        {TRANSFORM("\"R1\": {\"type\": \"random-hadamard\", \"head_dim\": 8}"), "R1: not a Hadamard matrix"},
-        {TRANSFORM("\"R1\": {\"type\": \"hadamard\"}"), "not a Hadamard matrix with a head_dim"},
-        {TRANSFORM("\"R1\": {\"type\": \"hadamard\", \"head_dim\": 12}"), "power of two"},
-        {TRANSFORM("\"R1\": {\"type\": \"hadamard\", \"head_dim\": 8, \"randomize\": true}"),
+        {TRANSFORM("\"R4\": {\"type\": \"random-hadamard\", \"head_dim\": 8, " AT_INPUT "}"),
+         "R4: not a Hadamard matrix"},
+        {TRANSFORM("\"R4\": {\"type\": \"hadamard\", \"head_dim\": 12, " AT_INPUT "}"), "power of two"},
+        {TRANSFORM("\"R4\": {\"type\": \"hadamard\", \"head_dim\": 8, \"randomize\": true, " AT_INPUT "}"),
          "not a Hadamard matrix"},
         {TRANSFORM("\"R3\": {\"type\": \"hadamard\", \"head_dim\": 8, \"apply\": [" PLACE("q_attn", "") "]}"),
          "R3: a location other than input"},
@@ -552,9 +553,32 @@ TEST(transforms)
                        "compressed_tensors");
     static const char *const names[] = {"a.down", "m", "w", "down.a"};
     for (size_t i = 0; i < 4; i++) {
-        ck_ok(calm_qformat_hadamard(ctx, reader, names[i], &width));
+        ck_ok(calm_qformat_hadamard(ctx, reader, names[i], 96, &width));
         ck_assert_uint_eq(width, i < 2 ? 64 : 0);
     }
+    calm_qformat_close(reader);
+}
+END_OF_TEST
+
+/* llm-compressor's SpinQuantModifier: weights contain R1, of any kind and size, and R4 is as large as the input. */
+TEST(transforms_of_spinquant)
+{
+    size_t width;
+    calm_qformat_reader *reader = must_open(
+        TRANSFORM("\"R1\": {\"type\": \"random-hadamard\", \"head_dim\": null, \"randomize\": true, \"apply\": ["
+                  PLACE("weight_output", "\"m\"") ", " PLACE("weight_input", "\"w\"") "]}, \"R4\": {\"type\": "
+                  "\"hadamard\", \"head_dim\": null, \"apply\": [" PLACE("input", "\"re:.*down$\"") ", "
+                  PLACE("weight_input", "\"re:.*down$\"") "]}"),
+        "compressed_tensors");
+    static const char *const untouched[] = {"m", "w"};
+    for (size_t i = 0; i < 2; i++) {
+        ck_ok(calm_qformat_hadamard(ctx, reader, untouched[i], 96, &width));
+        ck_assert_uint_eq(width, 0);
+    }
+    ck_ok(calm_qformat_hadamard(ctx, reader, "a.down", 128, &width));
+    ck_assert_uint_eq(width, 128);
+    ck_fails(calm_qformat_hadamard(ctx, reader, "a.down", 96, &width), CALM_EUNSUPPORTED,
+             "a.down: transform_config multiplies its whole input by a Hadamard matrix; found 96 channels");
     calm_qformat_close(reader);
 }
 END_OF_TEST
@@ -565,5 +589,6 @@ int main(void)
                                                  section_8_of_the_formats, awq_order, columns_out_of_order,
                                                  tensors_that_do_not_fit, experts_in_one_module,
                                                  shapes_lead_back, entries_without_a_method, corpus_is_read, transforms,
+                                                 transforms_of_spinquant,
                                                  NULL});
 }
