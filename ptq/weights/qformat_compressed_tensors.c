@@ -33,8 +33,8 @@ typedef struct compressed {
     size_t n_groups;
     target *targets;
     size_t n_targets;
-    target *turned;       /* [n_turned] whose input is multiplied by a Hadamard matrix; group: the width of its blocks, 0:
-                             the whole input */
+    target *turned;       /* [n_turned] whose input is multiplied by a Hadamard matrix; group: the width of its
+                             blocks, 0: the whole input */
     size_t n_turned;
 } compressed;
 

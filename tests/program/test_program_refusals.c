@@ -10,7 +10,7 @@
 #ifdef CALM_SANITIZED
 #define STEP 61
 #else
-#define STEP 3    /* each third by the device, each third by a full disk; 1, all by both, after a change of what writes */
+#define STEP 3    /* one by a full disk, one by the device, one not; 1, all by both, after a change of what writes */
 #endif
 
 /* One of this many failed runs is started again: test_program_kills resumes at more points. */
