@@ -14,8 +14,8 @@
 #define FAIL_POINTS 6
 #define REPLACE_STEP 5
 #else
-#define KILL_POINTS 24
-#define FAIL_POINTS 12
+#define KILL_POINTS 16
+#define FAIL_POINTS 8
 #define REPLACE_STEP 1
 #endif
 
@@ -24,7 +24,10 @@ static const fault none = {0};
 /* Returns a run with a small pool: 8 jobs, 16 candidates. */
 static play new_run(void)
 {
-    return play_new(NULL, "w4a16_g16", "rtn,gptq-hls");
+    play run = play_new(NULL, "w4a16_g16", "rtn,gptq-hls");
+    run.threads = 1;
+    run.recipe.guard_windows = run.recipe.eval_windows = 1;
+    return run;
 }
 
 /* Returns the same run with another output and store. */
