@@ -145,6 +145,20 @@ static calm_status list_floats(work *w, calm_dtype dtype)
     return CALM_OK;
 }
 
+/* Is it the stored matrix of a transform, which a float model does not have? */
+static calm_status is_transform(work *w, const char *name, bool *out)
+{
+    const size_t n = w->stored ? calm_qformat_matrix_module(name) : 0;
+    size_t width = 0;
+    char *module;
+    if (n) {
+        CALM_TRY(calm_strf(w->ctx, w->ctx->scratch, &module, "%.*s", (int)n, name));
+        CALM_TRY(calm_qformat_hadamard(w->ctx, w->stored, module, 1, &width));
+    }
+    *out = width != 0;
+    return CALM_OK;
+}
+
 static calm_status list_directory(work *w, calm_dtype dtype)
 {
     const size_t n = calm_safetensors_count(w->set);
@@ -161,13 +175,15 @@ static calm_status list_directory(work *w, calm_dtype dtype)
         const calm_tensor *tensor = calm_safetensors_at(w->set, i);
         const char *dot = strrchr(tensor->name, '.');
         calm_qformat_part part = CALM_QFORMAT_CODES;
+        bool transform;
         CALM_SCOPED_SCRATCH(w->ctx);
+        CALM_TRY(is_transform(w, tensor->name, &transform));
         const bool known = dot && calm_qformat_suffix_part(NULL, dot + 1, &part);
         const bool codes = known && (strcmp(dot, ".weight") != 0 || tensor->dtype == CALM_I8
                                      || tensor->dtype == CALM_U32 || tensor->dtype == CALM_F8_E4M3);
         /* Skip scales and zeros of weights, and scales of inputs and of the KV cache, which a float model does not
          * round. */
-        if (part != CALM_QFORMAT_CODES || (!codes && calm_published_of_inputs(tensor->name)))
+        if (transform || part != CALM_QFORMAT_CODES || (!codes && calm_published_of_inputs(tensor->name)))
             continue;
         for (size_t e = 0; codes && e < calm_size_max(1, n_stacked(tensor)); e++)
             CALM_TRY(add_weight(w, tensor, dot, dtype, e));

@@ -7,6 +7,7 @@
 #include "ptq/arch/arch.h"
 #include "ptq/arch/kind.h"
 #include "ptq/model/extra_tensors.h"
+#include "ptq/weights/qformat.h"
 
 /* The model's properties that its tensors' names follow from. */
 typedef struct names {
@@ -165,6 +166,14 @@ static bool is_buffer(const char *name)
     return false;
 }
 
+/* Is it the stored Hadamard matrix of a linear, which config.json determines? */
+static bool is_transform(const names *of, const char *name)
+{
+    const size_t n = calm_qformat_matrix_module(name);
+    const calm_named_linear *found = n ? calm_layout_find(of->layout, name, n) : NULL;
+    return found && of->config->hadamard[found->job->kind];
+}
+
 calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout *layout, const char *prefix,
                                    const char *name)
 {
@@ -181,7 +190,7 @@ calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout 
                   : is_beside_linears(&of, (size_t)block, rest) || is_of_linears(&of, (size_t)block, name))
         return CALM_TENSOR_READ;
     /* Last, since a tensor that the family reads may have the ending of a buffer. */
-    return is_buffer(name) ? CALM_TENSOR_BUFFER : CALM_TENSOR_FOREIGN;
+    return is_buffer(name) || is_transform(&of, name) ? CALM_TENSOR_BUFFER : CALM_TENSOR_FOREIGN;
 }
 
 calm_tensor_use calm_model_tensor_use(const calm_model *model, const char *name)

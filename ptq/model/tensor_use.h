@@ -2,7 +2,8 @@
  *
  *   read     model.layers.0.self_attn.q_proj.weight, and .bias where config.json switches it on
  *   copy     lm_head.weight of a model whose head is the embedding
- *   buffer   model.layers.0.self_attn.rotary_emb.inv_freq, .masked_bias: libraries compute it from config.json
+ *   buffer   model.layers.0.self_attn.rotary_emb.inv_freq, .masked_bias, mlp.down_proj.R4_input.weight: libraries
+ *            compute it from config.json
  *   beyond   model.layers.2.* of a model with two blocks by config.json
  *   foreign  everything else: mtp.*, score.weight, k_scale, a bias that config.json switches off */
 #pragma once

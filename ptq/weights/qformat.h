@@ -141,6 +141,10 @@ calm_status calm_qformat_find(calm_ctx *ctx, const calm_qformat_reader *reader, 
 calm_status calm_qformat_hadamard(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module, size_t in,
                                   size_t *width);
 
+/* Returns the length of MODULE in MODULE.ENTRY_input.weight, by which compressed-tensors also stores the matrix that
+ * multiplies a module's input; 0: another name. */
+size_t calm_qformat_matrix_module(const char *name);
+
 /* Lists the *n tensors of a quantized module [out, in]: list [CALM_N_QFORMAT_PARTS]. */
 calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reader, const char *module,
                                  const calm_qformat_scheme *scheme, size_t out, size_t in, calm_qformat_tensor *list,

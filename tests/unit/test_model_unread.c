@@ -134,8 +134,29 @@ TEST(one_more_tensor)
 }
 END_OF_TEST
 
+/* compressed-tensors also stores the Hadamard matrix of an input, which config.json determines; without an entry for
+ * this input, it is one tensor more. */
+TEST(matrices_of_transforms)
+{
+    static const char matrix[] = "model.layers.0.mlp.down_proj.R4_input.weight";
+    for (int i = 0; i < 2; i++) {
+        const char *dir = with_tensor("llama", matrix, 1, 64);
+        tiny_model spec = tiny_of("llama");
+        spec.extra = test_format(
+            "\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"quantization_status\": "
+            "\"compressed\", \"format\": \"pack-quantized\", \"config_groups\": {\"g\": {\"targets\": [\"none\"], "
+            "\"weights\": {\"num_bits\": 4}}}, \"transform_config\": {\"config_groups\": {\"R4\": {\"type\": "
+            "\"hadamard\", \"head_dim\": 8, \"apply\": [{\"location\": \"input\", \"targets\": [\"re:.*%s$\"]}]}}}}",
+            i ? "up_projection" : "down_proj");
+        tiny_model_write_config(&spec, dir);
+        const char *said = said_of(dir, &plain);
+        ck_assert_msg(i ? strstr(said, matrix) != NULL : !*said, "%s", said);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("model_unread", (const TTest *[]){biases_that_are_off, nothing_is_said_of_what_is_read,
-                                                       one_more_tensor, NULL});
+                                                       one_more_tensor, matrices_of_transforms, NULL});
 }

@@ -539,6 +539,8 @@ TEST(transforms)
         {TRANSFORM("\"R4\": {\"type\": \"hadamard\", \"head_dim\": 12, " AT_INPUT "}"), "power of two"},
         {TRANSFORM("\"R4\": {\"type\": \"hadamard\", \"head_dim\": 8, \"randomize\": true, " AT_INPUT "}"),
          "not a Hadamard matrix"},
+        {TRANSFORM("\"R4\": {\"type\": \"hadamard\", \"head_dim\": 8, \"requires_grad\": true, " AT_INPUT "}"),
+         "not a Hadamard matrix"},
         {TRANSFORM("\"R3\": {\"type\": \"hadamard\", \"head_dim\": 8, \"apply\": [" PLACE("q_attn", "") "]}"),
          "R3: a location other than input"},
     };
