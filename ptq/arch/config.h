@@ -365,8 +365,8 @@ calm_status calm_config_multipliers(calm_ctx *ctx, const char *path, const calm_
  * this value: a number, true, false, or a string without its quotes. */
 calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *root, const char *pairs);
 
-/* Is it a key of such pairs? */
-bool calm_config_is_fixed(const char *pairs, const char *key);
+/* Is it one of the keys that this family lists, in `keys` or `fixed`? */
+bool calm_config_own_key(const calm_arch *arch, const char *key);
 
 /* Sets whether q, k, v and o have biases, from "attention_bias" (absent: they have none). */
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);

@@ -82,9 +82,9 @@ static bool is_size(const calm_size_keys *sizes, const char *key)
 static bool calm_reads_key(const calm_arch *arch, const char *key)
 {
     return calm_text_listed(common, ' ', key) || calm_text_listed(some, ' ', key) ||
-           (arch->keys && calm_text_listed(arch->keys, ' ', key)) || is_size(arch->sizes, key) ||
-           is_size(arch->old_sizes, key) || is(arch->block_list, key) || is(arch->block_word, key) ||
-           calm_config_is_fixed(arch->fixed, key) || is(arch->theta_key, key) || is(arch->local_theta_key, key) ||
+           calm_config_own_key(arch, key) || is_size(arch->sizes, key) || is_size(arch->old_sizes, key) ||
+           is(arch->block_list, key) || is(arch->block_word, key) || is(arch->theta_key, key) ||
+           is(arch->local_theta_key, key) ||
            (arch->default_rope_theta > 0 && calm_text_listed(rotary, ' ', key));
 }
 

@@ -174,7 +174,8 @@ calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
-bool calm_config_is_fixed(const char *pairs, const char *key)
+/* Is it a key of such pairs? */
+static bool is_fixed(const char *pairs, const char *key)
 {
     const size_t n = strlen(key);
     const char *at = pairs;
@@ -183,4 +184,9 @@ bool calm_config_is_fixed(const char *pairs, const char *key)
         if (strncmp(at, key, n) == 0 && at[n] == '=')
             return true;
     return false;
+}
+
+bool calm_config_own_key(const calm_arch *arch, const char *key)
+{
+    return (arch->keys && calm_text_listed(arch->keys, ' ', key)) || is_fixed(arch->fixed, key);
 }

@@ -151,7 +151,7 @@ static calm_status is_transform(work *w, const char *name, bool *out)
     const size_t n = w->stored ? calm_qformat_matrix_module(name) : 0;
     size_t width = 0;
     char *module;
-    if (n) {
+    if (n) {    /* the width of the input does not matter here */
         CALM_TRY(calm_strf(w->ctx, w->ctx->scratch, &module, "%.*s", (int)n, name));
         CALM_TRY(calm_qformat_hadamard(w->ctx, w->stored, module, 1, &width));
     }

@@ -145,7 +145,7 @@ static const char *find_key(const calm_arch *arch, const char *list, size_t *n)
         *n = strcspn(list, " ");
         memcpy(key, list, *n);
         key[*n] = '\0';
-        if ((arch->keys && calm_text_listed(arch->keys, ' ', key)) || calm_config_is_fixed(arch->fixed, key))
+        if (calm_config_own_key(arch, key))
             return list;
     }
     return NULL;

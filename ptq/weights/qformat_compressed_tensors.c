@@ -296,7 +296,7 @@ static calm_status read_transforms(calm_ctx *ctx, const char *path, const calm_j
         size_t width;
         bool online;
         CALM_TRY(calm_qformat_ct_transform(ctx, path, name, scheme, &online, &width));
-        for (size_t i = 0; online && i < calm_json_size(apply); i++)
+        for (size_t i = 0; i < calm_json_size(apply); i++)
             CALM_TRY(read_place(ctx, path, calm_json_at(apply, i), width, arena, out));
     }
     return CALM_OK;
