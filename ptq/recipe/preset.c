@@ -102,8 +102,17 @@ static calm_status find_rotation(calm_ctx *ctx, const calm_recipe *recipe, calm_
     return CALM_OK;
 }
 
+/* Leaves the guard out where nothing is compared: its windows would only be measured, which the evaluation does. */
+static void resolve_fast(const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    if (recipe->n_pool == 1 && !recipe->rotate && !spec->no_eval && !calm_spec_given(spec, "guard-samples"))
+        recipe->guard_windows = 0;
+}
+
 calm_status calm_recipe_resolve_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
+    if (spec->preset == CALM_RECIPE_FAST)
+        resolve_fast(spec, recipe);
     if (spec->preset != CALM_RECIPE_BEST)
         return CALM_OK;
     /* The guard compares with the unrotated model, but not under a budget; an imatrix describes unrotated inputs. */

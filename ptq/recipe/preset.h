@@ -1,6 +1,7 @@
 /* Presets: named levels of effort for a run.
  *
- *   fast      one algorithm (with 4-bit activations two), which rounds in one column order instead of several
+ *   fast      one algorithm (with 4-bit activations two), which rounds in one column order instead of several; no
+ *             guard where one algorithm leaves nothing to compare
  *   balanced  the default pool, scores and guard
  *   best      balanced, then `learn` both; with integer activations `rotate` first, which the guard judges
  *
@@ -29,6 +30,6 @@ const char *calm_recipe_preset_pool(const calm_recipe_spec *spec, const calm_rec
 /* Fails with CALM_EARG if other options contradict the preset. */
 calm_status calm_recipe_check_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
-/* Sets recipe->rotate as the preset wants it, once schemes, formats and model are known.  CALM_EARG: at these schemes
- * the preset does no more than another preset. */
+/* Sets recipe->rotate and the guard's windows as the preset wants them, once schemes, formats and model are known.
+ * CALM_EARG: at these schemes the preset does no more than another preset. */
 calm_status calm_recipe_resolve_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);

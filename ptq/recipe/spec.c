@@ -99,13 +99,13 @@ const calm_option calm_spec_table[] = {
      COUNT(score_samples, 0, WINDOWS_MAX, "-1"), .place = "calibration.score_samples"},
     {.name = "guard-samples",
      .help = "windows outside calibration on which the guard compares the hybrid with uniform runs; up to four "
-             "times as many if the difference is within its standard error",
+             "times as many if the difference is within its standard error (--preset fast with one algorithm: 0)",
      COUNT(guard_samples, 0, WINDOWS_MAX, "16"), .place = "calibration.guard_samples"},
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",
      TEXT(eval_text, PATH_BYTES, "FILE"), .place = "evaluation.text", .yields_to = "no-eval"},
     {.name = "eval-samples",
      .help = "test windows, the first ones; 0: all (default: spread over the text, as many as take 15 % of the "
-             "run, or up to 64 in a third)",
+             "run, in short runs up to 64 in a third)",
      COUNT(eval_samples, 0, 1 << 24, "-1"),
      .place = "evaluation.samples", .yields_to = "no-eval"},
     {.name = "store", .basic = true, .help = "SQLite file of candidates, scores and choices", TEXT(store, 0, "FILE"),

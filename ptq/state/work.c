@@ -12,11 +12,13 @@
  * time. */
 #define EVALUATION_SHARE .15
 /* With fewer windows or tokens the standard error is too large to say much about a quantized model.  If the share has
- * fewer, the evaluation may take MOST_SHARE of the run, with at least FEWEST windows. */
+ * fewer, the evaluation of a run below LONG_RUN operations may take MOST_SHARE of the run; every evaluation has at
+ * least FEWEST windows. */
 #define LEAST_WINDOWS ((size_t)64)
 #define LEAST_TOKENS  (LEAST_WINDOWS * 512)
 #define MOST_SHARE    (1 / 3.0)
 #define FEWEST        ((size_t)16)
+#define LONG_RUN      1e13
 
 /* Scores take at most a tenth of the work that candidates of a pool of USUAL_POOL entries share: the forward pass of
  * the calibration and the Gram matrices.  Fewer than LEAST_SCORE_ROWS rows would make the choice random; below
@@ -215,7 +217,9 @@ calm_run_work calm_run_work_of_block(const calm_inputs *in, size_t block)
 
 double calm_run_work_guard(const calm_inputs *in)
 {
-    return (double)in->guard.begin[in->guard.n] * (double)(in->recipe->n_pool + 2) * calm_run_work_token(in);
+    /* The float model, the hybrid and each uniform run; with one algorithm the last two are the same. */
+    const size_t n_pool = in->recipe->n_pool, n_models = n_pool > 1 ? n_pool + 2 : 2;
+    return (double)in->guard.begin[in->guard.n] * (double)n_models * calm_run_work_token(in);
 }
 
 /* Returns the work of everything but the evaluation, as if the store were empty. */
@@ -230,6 +234,15 @@ static calm_run_work all_work(const calm_inputs *in)
     return work;
 }
 
+/* Returns the operations of everything but the evaluation.  A long run spends its time in products; those of chains
+ * and those in double take twice as long as others. */
+static double work_before_evaluation(const calm_inputs *in)
+{
+    const calm_run_work work = all_work(in);
+    const double plain = work.forward + work.gram + work.outputs + work.factors + work.scores + work.chains;
+    return plain < LONG_RUN ? plain : calm_run_work_cost(&work) + work.chains;
+}
+
 /* Returns how many of n windows cost `share` of a run. */
 static size_t windows_of_share(double share, double rest, double whole, size_t n)
 {
@@ -240,8 +253,9 @@ size_t calm_run_work_share(double rest, double whole, size_t n, size_t n_tokens)
 {
     if (whole <= rest * EVALUATION_SHARE / (1 - EVALUATION_SHARE))
         return n;
+    const double most_share = rest < LONG_RUN ? MOST_SHARE : EVALUATION_SHARE;
     const size_t least = calm_size_min(LEAST_WINDOWS, LEAST_TOKENS * n / n_tokens),
-                 most = calm_size_max(windows_of_share(MOST_SHARE, rest, whole, n), FEWEST);
+                 most = calm_size_max(windows_of_share(most_share, rest, whole, n), FEWEST);
     return calm_size_min(n, calm_size_max(windows_of_share(EVALUATION_SHARE, rest, whole, n),
                                           calm_size_min(least, most)));
 }
@@ -253,10 +267,8 @@ calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_w
     CALM_TRY(calm_inputs_read_eval(ctx, in, asked < 0 ? 0 : (size_t)asked, false, out));
     if (asked >= 0 || !out->n)
         return CALM_OK;
-    const calm_run_work work = all_work(in);
     /* `whole`: float model and result. */
-    const double rest = work.forward + work.gram + work.outputs + work.factors + work.scores + work.chains,
-                 whole = 2 * (double)out->begin[out->n] * calm_run_work_token(in);
+    const double rest = work_before_evaluation(in), whole = 2 * (double)out->begin[out->n] * calm_run_work_token(in);
     const size_t all = out->n, n = calm_run_work_share(rest, whole, all, out->begin[all]);
     if (n == all)
         return CALM_OK;

@@ -44,7 +44,7 @@ double calm_run_work_guard(const calm_inputs *in);
 calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in);
 
 /* Reads the windows (for an encoder: sentences) of the evaluation's text: the first ones or all, if the recipe says so;
- * otherwise, spread over the text, as many as cost 15 % of the run with its evaluation.  If these are fewer than 64
- * windows of 512 tokens: as many of those as cost a third of the run, but at least 16.
+ * otherwise, spread over the text, as many as cost 15 % of the run with its evaluation, but at least 16.  If these are
+ * fewer than 64 windows of 512 tokens in a run below 10^13 operations: as many of those as cost a third of the run.
  * Fails as calm_windows_read and calm_sentences_read do. */
 calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);

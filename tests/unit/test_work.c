@@ -24,20 +24,33 @@ TEST(a_share_of_the_run)
 }
 END_OF_TEST
 
-/* A cheap run: up to 64 windows of 512 tokens, within a third of its time. */
+/* A short run: up to 64 windows of 512 tokens, within a third of its time. */
 TEST(up_to_a_third)
 {
-    const double whole = 1e16;
+    const double whole = 1e13;
     const size_t n = 782;
-    ck_assert_uint_eq(calm_run_work_share(3e15, whole, n, n * 512), 64);
-    ck_assert_uint_eq(calm_run_work_share(3e15, whole, n, n * 8), 64);      /* sentences: no more of them */
-    ck_assert_uint_eq(calm_run_work_share(3e15, whole, 195, 195 * 2048), 16);    /* 32,768 tokens; 15 % is 10 windows */
-    const size_t taken = calm_run_work_share(1e15, whole, n, n * 512);
+    ck_assert_uint_eq(calm_run_work_share(3e12, whole, n, n * 512), 64);
+    ck_assert_uint_eq(calm_run_work_share(3e12, whole, n, n * 8), 64);      /* sentences: no more of them */
+    ck_assert_uint_eq(calm_run_work_share(3e12, whole, 195, 195 * 2048), 16);    /* 32,768 tokens; 15 % is 10 windows */
+    const size_t taken = calm_run_work_share(1e12, whole, n, n * 512);
     ck_assert(taken > 16 && taken < 64);
-    ck_assert(whole * (double)taken / (double)n <= .5 * 1e15);
-    ck_assert(whole * (double)(taken + 1) / (double)n > .5 * 1e15);
-    ck_assert_uint_eq(calm_run_work_share(1e12, whole, n, n * 512), 16);
-    ck_assert_uint_eq(calm_run_work_share(1e12, whole, 10, 10 * 512), 10);    /* the text has no more */
+    ck_assert(whole * (double)taken / (double)n <= .5 * 1e12);
+    ck_assert(whole * (double)(taken + 1) / (double)n > .5 * 1e12);
+    ck_assert_uint_eq(calm_run_work_share(1e9, whole, n, n * 512), 16);
+    ck_assert_uint_eq(calm_run_work_share(1e9, whole, 10, 10 * 512), 10);    /* the text has no more */
+}
+END_OF_TEST
+
+/* A long run: 15 %, and at least 16 windows. */
+TEST(a_long_run_keeps_to_its_share)
+{
+    const double whole = 1e16;
+    const size_t n = 782, taken = calm_run_work_share(3e15, whole, n, n * 512);
+    ck_assert(taken > 16 && taken < 64);
+    ck_assert(whole * (double)taken / (double)n <= .15 / .85 * 3e15);
+    ck_assert(whole * (double)(taken + 1) / (double)n > .15 / .85 * 3e15);
+    ck_assert_uint_eq(calm_run_work_share(1e13, whole, n, n * 512), 16);
+    ck_assert_uint_eq(calm_run_work_share(.99e13, whole / 300, n, n * 512), 64);    /* still a short one */
 }
 END_OF_TEST
 
@@ -91,6 +104,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("work", (const TTest *[]){whole_where_it_costs_little, a_share_of_the_run, up_to_a_third,
-                                               scores_are_a_tenth, never_too_few_rows,
+                                               a_long_run_keeps_to_its_share, scores_are_a_tenth, never_too_few_rows,
                                                all_rows_where_they_cost_little, NULL});
 }
