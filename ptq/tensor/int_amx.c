@@ -2,7 +2,7 @@
  * over 64 codes, to 256 int32 sums.
  *
  * A register loads a panel of a weight, and rows of activations, in their layout in memory.  Two panels by two times
- * 16 rows are summed at once.  Columns are processed 512 at a time, for all rows of a piece, so both operands stay
+ * 16 rows are summed at once.  Up to 512 columns are processed at a time, for all rows of a piece, so both operands stay
  * in the L1 cache and 4-bit codes are unpacked once.  The integer sums stay in memory meanwhile, without rounding. */
 #include "ptq/tensor/int_kernel.h"
 
@@ -111,74 +111,112 @@ TARGET static void add_columns(part *p, size_t slot, const uint8_t *const codes[
     _tile_stored(3, y + LANES, line);
 }
 
-/* Returns the correction of one row's sums with one panel for the zero points. */
-INLINE __m512i less(const calm_int_piece *piece, size_t row, size_t g, size_t cell)
+/* ---- groups ---- */
+
+/* One panel's side of a group: its scales, zero points and sums of codes. */
+typedef struct side {
+    __m512 scale;
+    __m512i zero, sum;
+} side;
+
+INLINE side side_of(const part *p, size_t panel, size_t g)
 {
-    const calm_int_weight *weight = piece->weight;
-    const int32_t of_row = piece->rows->sums[row * piece->rows->n_groups + g], zero = piece->rows->zeros[row];
-    const __m512i all = _mm512_set1_epi32(of_row);
-    __m512i out = weight->zeros ? _mm512_mullo_epi32(_mm512_loadu_si512(weight->zeros + cell), all)
-                                : _mm512_set1_epi32((int32_t)((uint32_t)of_row * (uint32_t)weight->zero));
+    const calm_int_weight *weight = p->piece->weight;
+    const size_t cell = (panel * weight->n_groups + g) * CALM_INT_PANEL;
+    return (side){_mm512_loadu_ps(weight->scales + cell),
+                  weight->zeros ? _mm512_loadu_si512(weight->zeros + cell) : _mm512_set1_epi32(weight->zero),
+                  _mm512_loadu_si512(weight->sums + cell)};
+}
+
+/* Returns a row's sums of a group by a panel, with the weight's scale.  of_row: the sum of the row's codes; zero: its
+ * zero point. */
+INLINE __m512 scaled(const int32_t *sums, int32_t of_row, int32_t zero, const side *by)
+{
+    __m512i less = _mm512_mullo_epi32(by->zero, _mm512_set1_epi32(of_row));
     if (zero)
-        out = _mm512_add_epi32(out, _mm512_mullo_epi32(_mm512_set1_epi32(zero),
-                                                       _mm512_loadu_si512(weight->sums + cell)));
-    return out;
+        less = _mm512_add_epi32(less, _mm512_mullo_epi32(_mm512_set1_epi32(zero), by->sum));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_load_si512(sums), less)), by->scale);
 }
 
 /* Adds group g, which is summed, to the totals of a slot. */
 TARGET static void add_group(part *p, size_t slot, size_t g)
 {
-    const calm_int_piece *piece = p->piece;
-    const size_t rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot);
-    for (size_t side = 0; side < 2; side++) {
-        const size_t cell = (p->panels[side] * piece->weight->n_groups + g) * CALM_INT_PANEL;
-        const __m512 scale = _mm512_loadu_ps(piece->weight->scales + cell);
-        for (size_t r = 0; r < rows; r++) {
-            const int32_t *sum = p->sums[slot * LANES + r] + side * LANES;
-            float *total = p->totals[slot * LANES + r] + side * LANES;
-            const __m512 before = g ? _mm512_load_ps(total) : _mm512_setzero_ps();
-            const __m512i exact = _mm512_sub_epi32(_mm512_load_si512(sum), less(piece, row + r, g, cell));
-            _mm512_store_ps(total, _mm512_add_ps(before, _mm512_mul_ps(_mm512_cvtepi32_ps(exact), scale)));
+    const size_t rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot), step = p->piece->rows->n_groups;
+    const int32_t *of_row = p->piece->rows->sums + row * step + g, *zeros = p->piece->rows->zeros + row;
+    const side by[2] = {side_of(p, p->panels[0], g), side_of(p, p->panels[1], g)};
+    for (size_t r = 0; r < rows; r++) {
+        const int32_t *sums = p->sums[slot * LANES + r];
+        float *totals = p->totals[slot * LANES + r];
+        __m512 a = scaled(sums, of_row[r * step], zeros[r], &by[0]),
+               b = scaled(sums + LANES, of_row[r * step], zeros[r], &by[1]);
+        if (g) {
+            a = _mm512_add_ps(_mm512_load_ps(totals), a);
+            b = _mm512_add_ps(_mm512_load_ps(totals + LANES), b);
         }
+        _mm512_store_ps(totals, a);
+        _mm512_store_ps(totals + LANES, b);
+    }
+}
+
+/* Writes 16 columns of y from `column` on, in the rows of a slot whose totals are complete. */
+TARGET static void put_side(const part *p, size_t slot, size_t at, size_t column)
+{
+    const calm_int_piece *piece = p->piece;
+    const size_t out = piece->weight->out, rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot);
+    const __mmask16 there = (__mmask16)((1u << calm_size_min(LANES, out - column)) - 1);
+    const __m512 bias = piece->bias ? _mm512_maskz_loadu_ps(there, piece->bias + column) : _mm512_setzero_ps();
+    const bool biased = piece->bias;
+    const float *scales = piece->rows->scales + row, *totals = p->totals[slot * LANES] + at;
+    float *y = piece->y + row * out + column;
+    for (size_t r = 0; r < rows; r++) {
+        const __m512 product = _mm512_mul_ps(_mm512_load_ps(totals + r * SIDE), _mm512_set1_ps(scales[r]));
+        _mm512_mask_storeu_ps(y + r * out, there, biased ? _mm512_add_ps(product, bias) : product);
+    }
+}
+
+/* Takes the sums of group g, which are complete, from slots `slot` and slot + 1. */
+TARGET static void take_sums(part *p, size_t slot, size_t g)
+{
+    for (size_t i = slot; i < calm_size_min(slot + 2, p->n_slots); i++) {
+        add_group(p, i, g);
+        if (g + 1 < p->piece->weight->n_groups)
+            continue;
+        put_side(p, i, 0, p->panels[0] * LANES);
+        if (p->panels[1] != p->panels[0])
+            put_side(p, i, LANES, p->panels[1] * LANES);
     }
 }
 
 /* ---- the product ---- */
 
-TARGET static void put_slot(const part *p, size_t slot)
+/* Multiplies columns first .. first + n - 1 of two slots by both panels. */
+TARGET static void multiply_slots(part *p, size_t slot, const uint8_t *const codes[2], size_t first, size_t n)
 {
-    const calm_int_piece *piece = p->piece;
-    const size_t out = piece->weight->out, rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot);
-    for (size_t side = 0; side < (p->panels[0] == p->panels[1] ? 1u : 2u); side++) {
-        const size_t column = p->panels[side] * LANES, n = calm_size_min(LANES, out - column);
-        const __mmask16 there = (__mmask16)((1u << n) - 1);
-        const __m512 bias = piece->bias ? _mm512_maskz_loadu_ps(there, piece->bias + column) : _mm512_setzero_ps();
-        for (size_t r = 0; r < rows; r++) {
-            const __m512 total = _mm512_load_ps(p->totals[slot * LANES + r] + side * LANES);
-            __m512 y = _mm512_mul_ps(total, _mm512_set1_ps(piece->rows->scales[row + r]));
-            if (piece->bias)
-                y = _mm512_add_ps(y, bias);
-            _mm512_mask_storeu_ps(piece->y + (row + r) * out + column, there, y);
-        }
+    const calm_int_weight *weight = p->piece->weight;
+    for (size_t at = first, end; at < first + n; at = end) {
+        const size_t g = at / weight->group, begin = g * weight->group,
+                     stop = begin + calm_int_group_columns(weight, g);
+        end = calm_size_min(stop, first + n);
+        add_columns(p, slot, (const uint8_t *[]){codes[0] + (at - first) * LANES, codes[1] + (at - first) * LANES}, at,
+                    end - at, at == begin);
+        /* Taken at once: the CPU multiplies the next columns meanwhile, and sums and totals stay in its L1 cache. */
+        if (end == stop)
+            take_sums(p, slot, g);
     }
 }
 
 TARGET static void multiply_panels(part *p)
 {
     const calm_int_weight *weight = p->piece->weight;
-    for (size_t g = 0; g < weight->n_groups; g++) {
-        const size_t begin = g * weight->group, end = begin + calm_int_group_columns(weight, g);
-        for (size_t first = begin; first < end; first += COLUMNS) {
-            const size_t n = calm_size_min(COLUMNS, end - first);
-            const uint8_t *const codes[2] = {panel_codes(p, 0, first, n), panel_codes(p, 1, first, n)};
-            for (size_t slot = 0; slot < p->n_slots; slot += 2)
-                add_columns(p, slot, codes, first, n, first == begin);
-        }
-        for (size_t slot = 0; slot < p->n_slots; slot++)
-            add_group(p, slot, g);
+    const size_t group = weight->group;
+    for (size_t first = 0, n; first < weight->stride; first += n) {
+        /* Some whole groups, or a part of one. */
+        n = group < COLUMNS ? COLUMNS / group * group : calm_size_min(COLUMNS, group - first % group);
+        n = calm_size_min(n, weight->stride - first);
+        const uint8_t *const codes[2] = {panel_codes(p, 0, first, n), panel_codes(p, 1, first, n)};
+        for (size_t slot = 0; slot < p->n_slots; slot += 2)
+            multiply_slots(p, slot, codes, first, n);
     }
-    for (size_t slot = 0; slot < p->n_slots; slot++)
-        put_slot(p, slot);
 }
 
 TARGET static void multiply(const calm_int_piece *piece, size_t codes)
