@@ -100,9 +100,10 @@ static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, cons
     return calm_observe(observer, ctx, &here);
 }
 
-calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
-                         const float *h, size_t n, float *out, const calm_observer *observer,
-                         const calm_observation *seen)
+/* Runs the MLP over rows that are in memory together. */
+static calm_status run_rows(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
+                            const float *h, size_t n, float *out, const calm_observer *observer,
+                            const calm_observation *seen)
 {
     /* Not config->inner: experts and the shared expert have their own widths. */
     const size_t inner = weight[CALM_ROLE_DOWN].in, width = weight[CALM_ROLE_DOWN].out;
@@ -117,6 +118,41 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
     CALM_TRY(calm_hadamard_rows(ctx, config, CALM_JOB_DOWN, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
+}
+
+/* Approximate bytes of a thread's rows between the products: a part of the L2 cache; and what the rows are a multiple
+ * of, so that the kernels' tiles stay whole. */
+#define INNER_BYTES ((size_t)768 << 10)
+#define ROWS_STEP   ((size_t)128)
+
+/* Are all linears of the MLP integer products?  Those have the same bytes for any number of rows; BLAS does not. */
+static bool in_integers(const calm_weight weight[CALM_N_ROLES])
+{
+    static const calm_role roles[] = {CALM_ROLE_GATE, CALM_ROLE_UP, CALM_ROLE_FUSED_GATE_UP, CALM_ROLE_DOWN};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (weight[roles[i]].w && !(weight[roles[i]].ints && weight[roles[i]].act_bits))
+            return false;
+    return weight[CALM_ROLE_DOWN].ints;
+}
+
+/* Returns the rows to run together. */
+static size_t rows_at_once(const calm_ctx *ctx, const calm_weight weight[CALM_N_ROLES], size_t n,
+                           const calm_observer *observer)
+{
+    const size_t row = weight[CALM_ROLE_DOWN].in * sizeof(float),
+                 steps = calm_size_max(INNER_BYTES / (row * ROWS_STEP), 1);
+    return observer || !in_integers(weight) ? calm_size_max(n, 1) : steps * ROWS_STEP * (size_t)ctx->n_threads;
+}
+
+calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
+                         const float *h, size_t n, float *out, const calm_observer *observer,
+                         const calm_observation *seen)
+{
+    const size_t width = weight[CALM_ROLE_DOWN].out, most = rows_at_once(ctx, weight, n, observer);
+    for (size_t row = 0; row < n; row += most)
+        CALM_TRY(run_rows(ctx, config, weight, h + row * width, calm_size_min(most, n - row), out + row * width,
+                          observer, seen));
+    return CALM_OK;
 }
 
 /* ---- sublayers ---- */

@@ -230,7 +230,8 @@ void calm_attend(calm_int_set set, const calm_attend_keys *keys, const calm_atte
         kernels[set](&block);
     for (size_t r = 0; r < queries->n; r++) {
         float *const to = queries->context + r * queries->stride;
-        for (size_t c = 0; c < keys->d; c++)
-            to[c] = bad[r] ? NAN : keys->context[r * keys->v_width + c];
+        memcpy(to, keys->context + r * keys->v_width, keys->d * sizeof *to);
+        for (size_t c = 0; bad[r] && c < keys->d; c++)
+            to[c] = NAN;
     }
 }

@@ -20,7 +20,8 @@ typedef int32_t signed_words __attribute__((vector_size(4 * LANES)));
 typedef int16_t halves __attribute__((vector_size(2 * LANES)));
 
 /* 1.5 * 2^23: adding it to a float rounds the float to an integer, which is then in the low mantissa bits. */
-#define MAGIC 12582912.0f
+#define MAGIC      12582912.0f
+#define MAGIC_BITS 0x4B400000u
 
 #define TO_REAL(sum) __builtin_convertvector((signed_words)(sum), real)
 
@@ -112,7 +113,7 @@ TARGET static int64_t numerators(size_t n, float most, const float *z, int16_t *
         EACH_OF_4 power[v] = power[v] * rest[v] + CALM_ATTEND_P;
         /* Adds the integer part, which is in the low bits, to the exponent. */
         EACH_OF_4 power[v] = (real)((whole)power[v] + ((whole)rounded[v] << 23));
-        EACH_OF_4 code[v] = (whole)(power[v] + MAGIC) & 0xffff;
+        EACH_OF_4 code[v] = (whole)(power[v] + MAGIC);
         EACH_OF_4
         {
             const halves narrow = __builtin_convertvector(code[v], halves);
@@ -120,6 +121,8 @@ TARGET static int64_t numerators(size_t n, float most, const float *z, int16_t *
         }
         sum += (code[0] + code[1]) + (code[2] + code[3]);
     }
+    /* Codes were added with the bits of MAGIC, modulo 2^32. */
+    sum -= (uint32_t)(n / LANES) * MAGIC_BITS;
     for (size_t l = 0; l < LANES; l++)
         total += sum[l];
     return total;

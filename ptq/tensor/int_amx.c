@@ -113,7 +113,7 @@ TARGET static void add_columns(part *p, size_t slot, const uint8_t *const codes[
 
 /* ---- groups ---- */
 
-/* One panel's side of a group: its scales, zero points and sums of codes. */
+/* One panel's side of a group: its scales, zero points (0 if all panels share one) and sums of codes. */
 typedef struct side {
     __m512 scale;
     __m512i zero, sum;
@@ -124,31 +124,47 @@ INLINE side side_of(const part *p, size_t panel, size_t g)
     const calm_int_weight *weight = p->piece->weight;
     const size_t cell = (panel * weight->n_groups + g) * CALM_INT_PANEL;
     return (side){_mm512_loadu_ps(weight->scales + cell),
-                  weight->zeros ? _mm512_loadu_si512(weight->zeros + cell) : _mm512_set1_epi32(weight->zero),
+                  weight->zeros ? _mm512_loadu_si512(weight->zeros + cell) : _mm512_setzero_si512(),
                   _mm512_loadu_si512(weight->sums + cell)};
 }
 
-/* Returns a row's sums of a group by a panel, with the weight's scale.  of_row: the sum of the row's codes; zero: its
- * zero point. */
-INLINE __m512 scaled(const int32_t *sums, int32_t of_row, int32_t zero, const side *by)
+/* The corrections of a row's sums of a group for zero points. */
+typedef struct correction {
+    bool own_zeros;    /* panels have zero points of their own      */
+    __m512i codes;     /* sum of the row's codes                    */
+    __m512i shared;    /* that times the zero point of all panels   */
+    int32_t zero;      /* zero point of the row                     */
+} correction;
+
+/* Returns a row's sums of a group by a panel, corrected, with the weight's scale. */
+INLINE __m512 scaled(const int32_t *sums, const correction *of, const side *by)
 {
-    __m512i less = _mm512_mullo_epi32(by->zero, _mm512_set1_epi32(of_row));
-    if (zero)
-        less = _mm512_add_epi32(less, _mm512_mullo_epi32(_mm512_set1_epi32(zero), by->sum));
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_load_si512(sums), less)), by->scale);
+    __m512i exact = _mm512_load_si512(sums);
+    if (of->own_zeros)
+        exact = _mm512_sub_epi32(exact, _mm512_mullo_epi32(by->zero, of->codes));
+    else
+        exact = _mm512_sub_epi32(exact, of->shared);
+    if (of->zero)
+        exact = _mm512_sub_epi32(exact, _mm512_mullo_epi32(_mm512_set1_epi32(of->zero), by->sum));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(exact), by->scale);
 }
 
 /* Adds group g, which is summed, to the totals of a slot. */
 TARGET static void add_group(part *p, size_t slot, size_t g)
 {
-    const size_t rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot), step = p->piece->rows->n_groups;
-    const int32_t *of_row = p->piece->rows->sums + row * step + g, *zeros = p->piece->rows->zeros + row;
+    const calm_int_rows *all = p->piece->rows;
+    const size_t rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot), step = all->n_groups;
+    const int32_t *codes = all->sums + row * step + g, *zeros = all->zeros + row;
+    const bool own_zeros = p->piece->weight->zeros;
+    const uint32_t shared = own_zeros ? 0 : (uint32_t)p->piece->weight->zero;
     const side by[2] = {side_of(p, p->panels[0], g), side_of(p, p->panels[1], g)};
     for (size_t r = 0; r < rows; r++) {
         const int32_t *sums = p->sums[slot * LANES + r];
         float *totals = p->totals[slot * LANES + r];
-        __m512 a = scaled(sums, of_row[r * step], zeros[r], &by[0]),
-               b = scaled(sums + LANES, of_row[r * step], zeros[r], &by[1]);
+        const uint32_t of_row = (uint32_t)codes[r * step];
+        const correction of = {own_zeros, _mm512_set1_epi32((int32_t)of_row),
+                               _mm512_set1_epi32((int32_t)(of_row * shared)), zeros[r]};
+        __m512 a = scaled(sums, &of, &by[0]), b = scaled(sums + LANES, &of, &by[1]);
         if (g) {
             a = _mm512_add_ps(_mm512_load_ps(totals), a);
             b = _mm512_add_ps(_mm512_load_ps(totals + LANES), b);

@@ -45,6 +45,21 @@ typedef struct rows_task {
     calm_int_rows rows;
 } rows_task;
 
+/* Codes of so few bits still fit into a byte without their zero point. */
+#define SHIFT_BITS 6
+
+/* Subtracts the zero point of row t from its codes, which saves the products' correction. */
+static void drop_zero(calm_int_rows *rows, size_t t, size_t in)
+{
+    int8_t *codes = rows->codes + t * rows->stride;
+    const int32_t zero = rows->zeros[t];
+    if (zero == 0 || zero < -(1 << SHIFT_BITS) || zero >= 1 << SHIFT_BITS)
+        return;
+    for (size_t i = 0; i < in; i++)
+        codes[i] = (int8_t)(codes[i] - zero);
+    rows->zeros[t] = 0;
+}
+
 static calm_status encode_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     rows_task *task = user;
@@ -62,6 +77,8 @@ static calm_status encode_rows(calm_ctx *ctx, size_t first, size_t n, void *user
             calm_actquant_codes(divided ? divided : x, in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
                                 weight->act_global, task->rows.codes + t * task->rows.stride, &task->rows.scales[t],
                                 &task->rows.zeros[t]);
+        if (x && weight->act_bits <= SHIFT_BITS)
+            drop_zero(&task->rows, t, in);
         calm_int_rows_finish(weight->ints, &task->rows, t);
     }
     return CALM_OK;
