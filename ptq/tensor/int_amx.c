@@ -2,7 +2,7 @@
  * over 64 codes, to 256 int32 sums.
  *
  * A register loads a panel of a weight, and rows of activations, in their layout in memory.  Two panels by two times
- * 16 rows are summed at once.  Up to 512 columns are processed at a time, for all rows of a piece, so both operands stay
+ * 16 rows are summed at once.  Up to 512 columns are processed together, for all rows of a piece, so both operands stay
  * in the L1 cache and 4-bit codes are unpacked once.  The integer sums stay in memory meanwhile, without rounding. */
 #include "ptq/tensor/int_kernel.h"
 
