@@ -460,7 +460,7 @@ static const calm_block_steps block_run = {learn, losses, tokens, memory};
 
 const calm_part calm_block_learn = {
     .name = "learn",
-    .revision = 4,
+    .revision = 5,
     .summary = "rounding, scales and norms by gradients of the block's output",
     .reference = "Cheng et al. 2023, arXiv 2309.05516",
     .kind = CALM_KIND_BLOCK,

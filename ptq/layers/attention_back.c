@@ -62,7 +62,7 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_kind_pass *pas
     CALM_TRY(calm_heads_rotate(ctx, block, pass->rope, &tape->heads, calm_rope_rotate));
     if (config->arch->late_qk_norm)
         CALM_TRY(keep_and_norm(ctx, block, tape));
-    CALM_TRY(calm_heads_attend_all(ctx, &tape->heads, &tape->kept, tape->context));
+    CALM_TRY(calm_heads_attend_tape(ctx, &tape->heads, &tape->kept, tape->context));
     if (tape->raw_context)
         memcpy(tape->raw_context, tape->context, n * config->n_heads * config->head_dim * sizeof *tape->context);
     calm_heads_gate(ctx, &tape->heads, tape->context);

@@ -124,6 +124,9 @@ typedef struct calm_heads_kept {
 /* Computes the whole context, with blocks of query rows on the workers of ctx. */
 calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, float *context);
 
+/* Does the same for a tape: never with operands of one bfloat16. */
+calm_status calm_heads_attend_tape(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, float *context);
+
 /* Is the context computed in integer arithmetic (int_attention.c)?  Yes if ctx->int_attention is set, o is an integer
  * linear, only the scale is applied between scores and softmax, and the span is a whole window of enough tokens. */
 bool calm_heads_use_ints(const calm_ctx *ctx, const calm_block *block, const calm_heads *a);

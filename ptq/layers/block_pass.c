@@ -4,6 +4,7 @@
 #include "ptq/arch/arch.h"
 #include "ptq/arch/kind.h"
 #include "ptq/base/scope.h"
+#include "ptq/tensor/bf16_product.h"
 
 /* A weight costs a multiplication and an addition for each token. */
 double calm_block_operations(const calm_config *config, double weights, double window)
@@ -54,6 +55,7 @@ calm_status calm_block_pass_run(calm_ctx *ctx, const calm_block_pass *pass, cons
     const calm_span span = {.n_tokens = n_tokens, .ids = pass->ids};
     calm_block_tape *tape;
     CALM_SCOPED_SCRATCH(ctx);
+    CALM_SCOPED_OPERANDS(ctx, back ? calm_bf16_of_steps(ctx->operands) : ctx->operands);
     CALM_TRY(calm_block_forward_tape(ctx, pass->block, pass->rope, x, &span, pass->z, &tape));
     return back ? calm_block_back(ctx, pass->block, pass->rope, tape, pass->z, &pass->grads, NULL) : CALM_OK;
 }

@@ -8,8 +8,10 @@
  * P of a long window is recomputed from q and k: T^2 / 2 values of every head would be most of the tape. */
 #include <string.h>
 
+#include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/layers/attention_impl.h"
+#include "ptq/tensor/bf16_product.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
@@ -33,6 +35,19 @@ size_t calm_heads_keep_bytes(const calm_config *config, size_t n_tokens)
     const size_t all = CALM_BYTES(float, config->n_heads * n_tokens * n_tokens);
     return config->attention_cap > 0
                ? 0 : CALM_BYTES(float, config->n_heads * n_tokens) + calm_size_min(KEPT_MOST, all);
+}
+
+/* Returns the operand type of scores where linears round theirs to one bfloat16: a score of 50 would be wrong by .1, and
+ * its probability by a tenth. */
+static calm_operands operands_of_scores(calm_operands operands)
+{
+    return operands == CALM_OPERANDS_BF16 ? calm_bf16_auto() : operands;
+}
+
+calm_status calm_heads_attend_tape(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, float *context)
+{
+    CALM_SCOPED_OPERANDS(ctx, operands_of_scores(ctx->operands));
+    return calm_heads_attend_all(ctx, a, kept, context);
 }
 
 /* Gradients of the heads: dq in the layout of q; for keys, values and the shared key each query head has its own
@@ -62,6 +77,7 @@ static calm_status softmax_again(calm_ctx *ctx, const scores *back, const calm_q
         memcpy(p, back->kept->numerators + row * n_tokens, n * n_keys * sizeof *p);
         memcpy(sums, back->kept->sums + row, n * sizeof *sums);
     } else {
+        CALM_SCOPED_OPERANDS(ctx, operands_of_scores(ctx->operands));
         CALM_TRY(calm_heads_scores(ctx, a, rows, p));
         /* The cap's derivative needs the scores, which the softmax overwrites. */
         if (capped)

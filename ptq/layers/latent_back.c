@@ -20,7 +20,7 @@ calm_status calm_latent_forward_tape(calm_ctx *ctx, const calm_kind_pass *pass, 
     CALM_TRY(calm_heads_keep(ctx, config, n, &tape->kept));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_heads_rotate(ctx, block, pass->rope, &tape->rows.heads, calm_rope_rotate));
-    CALM_TRY(calm_heads_attend_all(ctx, &tape->rows.heads, &tape->kept, tape->context));
+    CALM_TRY(calm_heads_attend_tape(ctx, &tape->rows.heads, &tape->kept, tape->context));
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, y);
 }
 

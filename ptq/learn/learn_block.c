@@ -9,9 +9,11 @@
 #include "ptq/learn/learn_impl.h"
 #include "ptq/ranks/ranks.h"
 
+#include "ptq/base/scope.h"
 #include "ptq/model/forward.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qblob.h"
+#include "ptq/tensor/bf16_product.h"
 #include "ptq/tensor/vector.h"
 
 typedef struct learning {
@@ -73,6 +75,7 @@ static calm_status loss_of(void *user, calm_ctx *ctx, size_t step, bool gradient
     const size_t begin = l->step_begin[step], end = l->step_begin[step + 1];
     const size_t rows = calm_batch_row(inputs, end - 1) + calm_batch_tokens(inputs, end - 1) -
                         calm_batch_row(inputs, begin);
+    CALM_SCOPED_OPERANDS(ctx, gradients ? calm_bf16_of_steps(ctx->operands) : ctx->operands);
     *loss = 0;
     if (gradients)
         calm_learn_view_clear(&l->view);

@@ -9,6 +9,7 @@
 #include "ptq/eval/predict_back.h"
 #include "ptq/layers/norm_back.h"
 #include "ptq/learn/learn_impl.h"
+#include "ptq/tensor/bf16_product.h"
 
 /* Number of tokens of a step with sentences, because the gradient of one sentence is mostly noise. */
 #define STEP_TOKENS ((size_t)512)
@@ -181,6 +182,8 @@ calm_status calm_tuning_back(calm_ctx *ctx, calm_tuning *s, size_t b, size_t fir
         if (relates)
             CALM_TRY(refer(ctx, s, &reference, w, &relations.reference));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, span.n_tokens * s->floats.width));
+        /* Relations are a loss, which both blocks compute alike. */
+        CALM_SCOPED_OPERANDS(ctx, relates ? ctx->operands : calm_bf16_of_steps(ctx->operands));
         CALM_TRY(calm_block_forward_tape(ctx, &block, &s->of.p->rope, s->inputs[b] + at, &span, z, &tape));
         CALM_TRY(calm_block_back(ctx, &block, &s->of.p->rope, tape, d + at, &grads, b > s->first ? d + at : NULL));
     }

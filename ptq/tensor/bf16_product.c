@@ -77,6 +77,11 @@ calm_operands calm_bf16_auto(void)
     return calm_bf16_is_fast(CALM_OPERANDS_BF16X2) ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32;
 }
 
+calm_operands calm_bf16_of_steps(calm_operands operands)
+{
+    return operands == CALM_OPERANDS_BF16X2 && calm_bf16_is_fast(operands) ? CALM_OPERANDS_BF16 : operands;
+}
+
 const char *calm_bf16_instructions(void)
 {
     static const char *const names[] = {"float32", "AVX512-BF16", "AMX"};

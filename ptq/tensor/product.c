@@ -71,8 +71,8 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
                  calm_product_side(n, TILE, TILE_STEP), 0};
     if (m == 0 || n == 0)
         return CALM_OK;
-    /* calm's own kernels have the same bytes for any pieces, and pack larger pieces less often. */
-    if (ctx->operands == CALM_OPERANDS_BF16X2 && calm_bf16_is_fast(ctx->operands))
+    /* Kernels of AMX have the same bytes for any pieces, and pack larger pieces less often. */
+    if (ctx->operands != CALM_OPERANDS_F32 && calm_bf16_is_fast(CALM_OPERANDS_BF16X2))
         return calm_product_rows(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc);
     p.across = (n + p.columns - 1) / p.columns;
     calm_parallel_each(ctx, (m + p.rows - 1) / p.rows * p.across, multiply_tile, &p);

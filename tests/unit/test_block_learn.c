@@ -485,7 +485,7 @@ TEST(options_and_names)
     calm_learner *learner;
     size_t steps, checks;
     ck_ok(calm_learner_parse(ctx, " learn( steps = 100 ) ", &learner));
-    ck_assert_str_eq(calm_learner_canonical(learner), "learn@4(steps=100,tokens=512,reach=0,rate=0.001,v0=0.5)");
+    ck_assert_str_eq(calm_learner_canonical(learner), "learn@5(steps=100,tokens=512,reach=0,rate=0.001,v0=0.5)");
     ck_assert_uint_eq(calm_learner_tokens(learner), 512);
     calm_learner_losses(learner, 3, &steps, &checks);
     ck_assert(steps == 100 && checks == 6);
