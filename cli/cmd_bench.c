@@ -26,6 +26,7 @@
 #include "ptq/recipe/shipped.h"
 #include "ptq/state/environment.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/bf16_product.h"
 
 typedef struct options {
     calm_common common;
@@ -345,7 +346,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_fail(ctx, CALM_EARG, "calm bench backward: gradients need f32 or bf16x2; --calib-dtype bf16 is "
                                          "for forward, gram and scaling");
     CALM_TRY(set_up(ctx, o, &b));
-    CALM_SCOPED_OPERANDS(ctx, operands);
+    /* With gradients also the peak is that of a step's operands. */
+    CALM_SCOPED_OPERANDS(ctx, backward ? calm_bf16_of_steps(operands) : operands);
     if (scales)
         return scaling(ctx, o, &b);
     calm_bench_item items[N_ITEMS] = {

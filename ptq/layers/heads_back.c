@@ -37,8 +37,8 @@ size_t calm_heads_keep_bytes(const calm_config *config, size_t n_tokens)
                ? 0 : CALM_BYTES(float, config->n_heads * n_tokens) + calm_size_min(KEPT_MOST, all);
 }
 
-/* Returns the operand type of scores where linears round theirs to one bfloat16: a score of 50 would be wrong by .1, and
- * its probability by a tenth. */
+/* Returns the operand type of scores where linears round theirs to one bfloat16: a score of 50 would be wrong by .1,
+ * and its probability by a tenth. */
 static calm_operands operands_of_scores(calm_operands operands)
 {
     return operands == CALM_OPERANDS_BF16 ? calm_bf16_auto() : operands;

@@ -149,8 +149,8 @@ const calm_option calm_spec_table[] = {
              "one token, such as <bos>",
      WORD(weight, CALM_WEIGHT_NAMES, "auto"), .place = "calibration.weight"},
     {.name = "calib-dtype",
-     .help = "operands of matrix products. f32: as they are; bf16x2: sums of two bfloat16, which keep 16 bits (half "
-             "the time on CPUs with AMX, f32 on others); bf16: rounded, in calibration alone (half the time with "
+     .help = "operands of matrix products. f32: as they are; bf16x2: sums of two bfloat16 with 16 bits, 8 while "
+             "learning (half the time with AMX, else f32); bf16: rounded, in calibration alone (half the time with "
              "AVX512-BF16, a third with AMX); auto: bf16x2 with AMX where no kernels are named, else "
              "f32, and the lock says which",
      WORD(calib_dtype, CALM_OPERANDS_NAMES "|auto", "auto"), .place = "calibration.dtype"},

@@ -163,7 +163,7 @@ def quantize(
     weight
         weights of calibration rows in fits. none: all equal; gradient: from gradients of the float model at the output of each job (decoders); first: the first token of a window, to which all others attend, counts up to 32 times; auto: first in a decoder with float activations whose windows all begin with one token, such as <bos> (default auto)
     calib_dtype
-        operands of matrix products. f32: as they are; bf16x2: sums of two bfloat16, which keep 16 bits (half the time on CPUs with AMX, f32 on others); bf16: rounded, in calibration alone (half the time with AVX512-BF16, a third with AMX); auto: bf16x2 with AMX where no kernels are named, else f32, and the lock says which (default auto)
+        operands of matrix products. f32: as they are; bf16x2: sums of two bfloat16 with 16 bits, 8 while learning (half the time with AMX, else f32); bf16: rounded, in calibration alone (half the time with AVX512-BF16, a third with AMX); auto: bf16x2 with AMX where no kernels are named, else f32, and the lock says which (default auto)
     learn
         learn from the result by gradients. blocks: rounding, scales and norms of each block; kl: scales and norms of the whole model (default none)
     learn_steps
