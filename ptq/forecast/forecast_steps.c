@@ -12,7 +12,7 @@
 
 /* The most operations of one measured forward and backward pass: further windows are left out, and a window that is too
  * long is cut, but not below LEAST_TOKENS. */
-#define MOST_OPERATIONS 3e11
+#define MOST_OPERATIONS 7e11    /* 512 tokens, as in a step, through a block of a model with 8 billion parameters */
 #define LEAST_TOKENS ((size_t)64)
 /* Only blocks whose weights and gradients take fewer bytes are measured: products of larger ones have nearly sgemm's
  * rate, and a forecast should not need the memory of a run. */
