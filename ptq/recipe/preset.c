@@ -105,7 +105,7 @@ static calm_status find_rotation(calm_ctx *ctx, const calm_recipe *recipe, calm_
 /* Leaves the guard out where nothing is compared: its windows would only be measured, which the evaluation does. */
 static void resolve_fast(const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    if (recipe->n_pool == 1 && !recipe->rotate && !spec->no_eval && !calm_spec_given(spec, "guard-samples"))
+    if (recipe->n_pool == 1 && !recipe->rotate && !spec->no_eval && spec->guard_samples < 0)
         recipe->guard_windows = 0;
 }
 

@@ -5,6 +5,8 @@
 #include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/resolve.h"
 
+#define GUARD_WINDOWS 16    /* unless the spec says how many */
+
 calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
                                   const char **name)
 {
@@ -52,7 +54,7 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
     recipe->calib_windows = spec->samples;
     recipe->seqlen = spec->seqlen;
     recipe->seed = spec->seed;
-    recipe->guard_windows = spec->guard_samples;
+    recipe->guard_windows = spec->guard_samples < 0 ? GUARD_WINDOWS : spec->guard_samples;
     recipe->add_special_tokens = !spec->no_special;
     recipe->encoder_stream = spec->encoder_stream;
     recipe->calib_is_token_ids = spec->tokens != NULL;

@@ -38,7 +38,7 @@ struct calm_recipe_spec {
     const char *imatrix;                       /* importance matrix; NULL: none        */
     long long samples, seqlen, seed;           /* seed -1: the first windows           */
     bool no_special, encoder_stream;
-    long long score_samples, guard_samples, probe_samples, expert_tokens;
+    long long score_samples, guard_samples, probe_samples, expert_tokens;    /* the first two: -1: by the run */
     int sensitivity;                           /* calm_sensitivity                     */
     int prefix;                                /* calm_prefix                          */
     int weight;                                /* calm_row_weight                      */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "ptq/base/rng.h"
+#include "ptq/layers/block.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
@@ -222,7 +223,65 @@ TEST(memory_and_errors)
 }
 END_OF_TEST
 
+/* An integer linear of 8 bits with random codes, the input as in `form`. */
+static calm_weight new_linear(uint64_t stream, size_t out, size_t in, const calm_weight *form)
+{
+    uint8_t *codes, *zeros;
+    float *scales, *memory;
+    calm_weight w = *form;
+    ck_ok(CALM_NEW(ctx, ctx->out, codes, out * in));
+    ck_ok(CALM_NEW(ctx, ctx->out, zeros, out));
+    ck_ok(CALM_NEW(ctx, ctx->out, scales, out));
+    ck_ok(CALM_NEW(ctx, ctx->out, memory, out * in));
+    for (size_t i = 0; i < out * in; i++)
+        codes[i] = (uint8_t)(drawn(stream, i) * 256);
+    for (size_t i = 0; i < out; i++) {
+        zeros[i] = 128;
+        scales[i] = 0.01f;
+    }
+    w.name = "w";
+    w.out = out;
+    w.in = in;
+    w.w = memory;
+    ctx->ints = true;
+    calm_int_linear_take(ctx, &(calm_int_source){out, in, 8, 0, codes, scales, zeros, 0}, memory, &w);
+    ctx->ints = false;
+    ck_assert(w.ints != NULL);
+    return w;
+}
+
+/* An MLP of integer linears runs in parts of its rows: each row has the bytes that it has alone, and the memory
+ * between the products does not grow with the rows. */
+TEST(mlp_in_parts)
+{
+    enum { WIDTH = 64, INNER = 256, ROWS = 1700 };
+    static float h[ROWS * WIDTH], y[ROWS * WIDTH], alone[WIDTH];
+    static const calm_weight form = {.act_bits = 8};
+    const calm_config config = {.hidden = WIDTH, .activation = CALM_ACTIVATION_SILU};
+    const calm_observation seen = {.window = 0};
+    calm_linalg_setup();
+    const calm_weight w[CALM_N_ROLES] = {[CALM_ROLE_GATE] = new_linear(31, INNER, WIDTH, &form),
+                                         [CALM_ROLE_UP] = new_linear(32, INNER, WIDTH, &form),
+                                         [CALM_ROLE_DOWN] = new_linear(33, WIDTH, INNER, &form)};
+    for (size_t i = 0; i < ROWS * WIDTH; i++)
+        h[i] = (float)calm_rng_normal(34, 0, i);
+    ctx->n_threads = 1;
+    size_t most[2];
+    for (size_t i = 0; i < 2; i++) {    /* more than half of the rows already take two parts */
+        ctx->scratch->most_bytes = ctx->scratch->used_bytes;
+        ck_ok(calm_mlp_run(ctx, &config, w, h, i ? ROWS : ROWS / 2 + 1, y, NULL, &seen));
+        most[i] = ctx->scratch->most_bytes;
+    }
+    ck_assert_uint_eq(most[0], most[1]);
+    for (size_t t = 0; t < ROWS; t += t % 128 ? 128 : 127) {
+        ck_ok(calm_mlp_run(ctx, &config, w, h + t * WIDTH, 1, alone, NULL, &seen));
+        ck_assert(memcmp(alone, y + t * WIDTH, sizeof alone) == 0);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("int_linear", (const TTest *[]){bounds, several, odd_tokens, left_alone, memory_and_errors, NULL});
+    return run_tests("int_linear", (const TTest *[]){bounds, several, odd_tokens, left_alone, memory_and_errors,
+                                                     mlp_in_parts, NULL});
 }
