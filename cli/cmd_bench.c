@@ -25,8 +25,8 @@
 #include "ptq/recipe/resolve.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/state/environment.h"
-#include "ptq/tensor/linalg.h"
 #include "ptq/tensor/bf16_product.h"
+#include "ptq/tensor/linalg.h"
 
 typedef struct options {
     calm_common common;

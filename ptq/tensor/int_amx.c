@@ -130,7 +130,7 @@ INLINE side side_of(const part *p, size_t panel, size_t g)
 
 /* The corrections of a row's sums of a group for zero points. */
 typedef struct correction {
-    bool own_zeros;    /* each panel has its zero points         */
+    bool own_zeros;    /* each panel has its zero points            */
     __m512i codes;     /* sum of the row's codes                    */
     __m512i shared;    /* that times the zero point of all panels   */
     int32_t zero;      /* zero point of the row                     */
