@@ -5,7 +5,11 @@
 #include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/resolve.h"
 
-#define GUARD_WINDOWS 16    /* unless the spec says how many */
+/* Windows of the guard unless the spec says how many: tokens decide, because its cost grows with them; a standard error
+ * needs a few windows. */
+#define GUARD_TOKENS 8192
+#define GUARD_FEWEST 4
+#define GUARD_MOST   16
 
 calm_status calm_recipe_find_text(calm_ctx *ctx, const char *given, const char *bundled, const char **path,
                                   const char **name)
@@ -46,6 +50,14 @@ static calm_status resolve_more_texts(calm_ctx *ctx, const calm_words *texts, ca
     return calm_recipe_texts_name(ctx, texts, &recipe->calib_name);
 }
 
+static long long guard_windows(const calm_recipe_spec *spec)
+{
+    const long long windows = GUARD_TOKENS / spec->seqlen;
+    if (spec->guard_samples >= 0)
+        return spec->guard_samples;
+    return windows < GUARD_FEWEST ? GUARD_FEWEST : windows > GUARD_MOST ? GUARD_MOST : windows;
+}
+
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *first = spec->calib.n ? spec->calib.of[0] : NULL;
@@ -54,7 +66,7 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
     recipe->calib_windows = spec->samples;
     recipe->seqlen = spec->seqlen;
     recipe->seed = spec->seed;
-    recipe->guard_windows = spec->guard_samples < 0 ? GUARD_WINDOWS : spec->guard_samples;
+    recipe->guard_windows = guard_windows(spec);
     recipe->add_special_tokens = !spec->no_special;
     recipe->encoder_stream = spec->encoder_stream;
     recipe->calib_is_token_ids = spec->tokens != NULL;

@@ -10,7 +10,7 @@
 #   FOLDER      holds model, stores and checkpoints
 #
 # Environment variables:
-#   ROWS        rows for calm, "gptq bf16 windows rtn waits bound" by default
+#   ROWS        rows for calm, "gptq bf16 balanced windows rtn waits bound" by default; balanced: all algorithms, guard and evaluation
 #   DTYPES      dtypes of llm-compressor's model, "bfloat16 float32" by default
 #   PYTHON      a Python that has llm-compressor, instead of FOLDER/venv
 #   SHAPE       shape for make_checkpoint, qwen3-0.6b by default
@@ -54,11 +54,17 @@ measure()    # measure NAME THREADS COMMAND: a row
 # WITH, set by some rows of this script: variables for the program, "NAME=VALUE", and part of the row's name.
 quantize()    # quantize THREADS WORDS...
 {
+    whole "$@" --guard-samples 0 --no-eval
+}
+
+whole()    # whole THREADS WORDS...: with guard and evaluation, unless the words say otherwise
+{
     threads=$1
     shift
+    words=$(echo "$*" | sed 's/ --guard-samples 0 --no-eval$//')
     # shellcheck disable=SC2086 # several variables
-    measure "${WITH:+$WITH }calm $*" "$threads" env $WITH "$calm" quantize --model "$model" --guard-samples 0 --no-eval --quiet \
-        --threads "$threads" --output "$folder/out" --store "$folder/s.db" "$@"
+    measure "${WITH:+$WITH }calm $words" "$threads" env $WITH "$calm" quantize --model "$model" --quiet --threads "$threads" \
+        --output "$folder/out" --store "$folder/s.db" "$@"
 }
 
 # Compares the checkpoint of a command with the first number of threads and with others.
@@ -72,7 +78,7 @@ same_bytes()    # same_bytes NAME THREADS
     exit 1
 }
 
-rows=${ROWS:-gptq bf16 windows rtn waits bound}
+rows=${ROWS:-gptq bf16 balanced windows rtn waits bound}
 wanted()    # wanted ROW
 {
     case " $rows " in *" $1 "*) ;; *) return 1 ;; esac
@@ -94,6 +100,10 @@ for threads in ${THREADS:-1 2}; do
     if wanted bf16; then
         quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --algorithms gptq --calib-dtype bf16
         same_bytes bf16 "$threads"
+    fi
+    if wanted balanced; then
+        whole "$threads" --bits 4 --samples 8 --seqlen 2048 --preset balanced
+        same_bytes balanced "$threads"
     fi
     for windows in 1 2 0; do
         wanted windows || continue
