@@ -574,5 +574,6 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
     /* Either the windows run or the matrices are multiplied, not both. */
     return CALM_BYTES(size_t, n + 1) + CALM_BYTES(window_part, n) + inputs + n * each +
            calm_size_max(workers * window_scratch_bytes(shape, options) + (n_threads - workers) * helper,
-                         calm_gram_add_scratch_bytes(widths, n_grams, options->crosses, n_threads));
+                         calm_gram_add_scratch_bytes(shape->operands, widths, n_grams, options->crosses,
+                                                     n_threads));
 }

@@ -128,6 +128,7 @@ typedef struct calm_capture_shape {
     size_t n_windows, longest;    /* windows of the batch; tokens of its longest window */
     size_t n_texts;               /* number of texts of the batch's windows */
     bool in_file;                 /* hidden states are in a file, so that each worker has a copy */
+    calm_operands operands;       /* of the products */
 } calm_capture_shape;
 
 /* Returns the bytes of ctx->out that calm_capture_sublayer allocates; ignores score_windows and score_tokens. */

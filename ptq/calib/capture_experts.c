@@ -232,7 +232,7 @@ static size_t observer_scratch_bytes(const calm_capture_shape *shape, const calm
         const size_t width = calm_hook_width(shape->config, calm_job_input(kind), shape->expert);
         if (options->grams && options->jobs & 1u << kind && calm_slot_has_job(shape->config, CALM_SUBLAYER_MLP, kind))
             most = calm_size_max(most, CALM_BYTES(float, calm_size_min(shape->most_rows, CALM_MOE_ROWS) * width) +
-                                           calm_gram_add_scratch_bytes(&width, 1, false, 1));
+                                           calm_gram_add_scratch_bytes(shape->operands, &width, 1, false, 1));
     }
     return most + (options->factors ? CALM_BYTES(float, calm_size_min(shape->most_rows, CALM_MOE_ROWS)) : 0);
 }

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "ptq/base/scope.h"
-#include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
+#include "ptq/calib/gram_packed.h"
 #include "ptq/tensor/product.h"
 
 /* The size of a tile, whose float32 product each worker holds. */
@@ -27,14 +27,6 @@ typedef struct tile {
     double work;
 } tile;
 
-/* Adds in [n] to out [n]. */
-CALM_VECTORIZE
-static void add_row(size_t n, const float *restrict in, double *restrict out)
-{
-    for (size_t j = 0; j < n; j++)
-        out[j] += (double)in[j];
-}
-
 /* Adds the product over `rows` rows from `row` on to the tile, in double. */
 static calm_status add_chunk(calm_ctx *ctx, const tile *at, size_t row, size_t rows, float *product)
 {
@@ -49,7 +41,7 @@ static calm_status add_chunk(calm_ctx *ctx, const tile *at, size_t row, size_t r
                                product, n));
     for (size_t i = 0; i < at->m; i++) {
         const size_t first = diagonal ? i : 0;
-        add_row(n - first, product + i * n + first, at->job->gram + (at->row + i) * width + at->col + first);
+        calm_gram_add_row(n - first, product + i * n + first, at->job->gram + (at->row + i) * width + at->col + first);
     }
     return CALM_OK;
 }
@@ -75,17 +67,6 @@ typedef struct tile_list {
     bool cut;          /* cut tiles, because there are not ENOUGH */
 } tile_list;
 
-/* Returns the rows of a job's shortest chunk. */
-static size_t least_chunk(const calm_gram_job *job)
-{
-    size_t least = CALM_GRAM_CHUNK;
-    for (size_t p = 0; p < job->n_parts; p++) {
-        const size_t last = (job->row_begin[p + 1] - job->row_begin[p]) % CALM_GRAM_CHUNK;
-        least = last ? calm_size_min(least, last) : least;
-    }
-    return least;
-}
-
 static void put_tile(tile_list *list, tile at)
 {
     if (list->tiles)
@@ -103,7 +84,7 @@ static size_t put_tiles(tile_list *list, const calm_gram_job *job, size_t row, s
     const double work = (double)job->rows * (diagonal ? 0.5 : 1);
     const bool large = m == TILE_ROWS && n >= TILE_ROWS && (!across || n % (2 * CALM_PRODUCT_COLUMN_STEP) == 0);
     const size_t cols = across ? n / 2 : n;
-    if (diagonal || !list->cut || !large || HALF_ROWS * cols * least_chunk(job) < CALM_PRODUCT_LEAST) {
+    if (diagonal || !list->cut || !large || HALF_ROWS * cols * calm_gram_least_chunk(job) < CALM_PRODUCT_LEAST) {
         put_tile(list, (tile){job, row, col, m, n, work * (double)m * (double)n});
         return n;
     }
@@ -154,29 +135,38 @@ static bool too_few(size_t n_tiles, size_t n_threads)
     return n_threads > 1 && n_tiles < ENOUGH * n_threads;
 }
 
-size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads)
+size_t calm_gram_add_scratch_bytes(calm_operands operands, const size_t *widths, size_t n, bool crosses,
+                                   size_t n_threads)
 {
     /* Either parts of tiles (if chunks are long) or whole tiles may be used: the larger memory counts. */
     const tile_list whole = count_tiles(widths, n, crosses, false);
     const size_t tiles = count_tiles(widths, n, crosses, too_few(whole.n, n_threads)).n;
-    return n ? CALM_BYTES(tile, tiles) + calm_size_min(n_threads, tiles) * CALM_BYTES(float, whole.most) : 0;
+    size_t most = n ? CALM_BYTES(tile, tiles) + calm_size_min(n_threads, tiles) * CALM_BYTES(float, whole.most) : 0;
+    for (size_t i = 0; i < n; i++)
+        most = calm_size_max(most, calm_gram_packed_scratch_bytes(operands, widths[i], n_threads));
+    return most;
 }
 
-static tile_list list_all(const calm_gram_job *jobs, size_t n, bool cut, tile *tiles)
+/* Lists the tiles of all jobs that are not packed. */
+static tile_list list_all(calm_operands operands, const calm_gram_job *jobs, size_t n, bool cut, tile *tiles)
 {
     tile_list list = {.tiles = tiles, .cut = cut};
     for (size_t j = 0; j < n; j++)
-        list_tiles(&jobs[j], &list);
+        if (!calm_gram_packs(operands, &jobs[j]))
+            list_tiles(&jobs[j], &list);
     return list;
 }
 
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n)
 {
-    const bool cut = too_few(list_all(jobs, n, false, NULL).n, (size_t)ctx->n_threads);
-    const size_t n_tiles = list_all(jobs, n, cut, NULL).n;
+    const bool cut = too_few(list_all(ctx->operands, jobs, n, false, NULL).n, (size_t)ctx->n_threads);
+    const size_t n_tiles = list_all(ctx->operands, jobs, n, cut, NULL).n;
     tile *tiles;
+    for (size_t j = 0; j < n; j++)
+        if (calm_gram_packs(ctx->operands, &jobs[j]))
+            CALM_TRY(calm_gram_add_packed(ctx, &jobs[j]));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, tiles, n_tiles));
-    list_all(jobs, n, cut, tiles);
+    list_all(ctx->operands, jobs, n, cut, tiles);
     qsort(tiles, n_tiles, sizeof *tiles, by_work);    /* largest first, so that the last ones to end are small */
     return calm_parallel_for(ctx, n_tiles, run_tile, tiles);
 }

@@ -32,6 +32,7 @@ calm_status calm_gram_rescale(calm_ctx *ctx, size_t width, const double *squares
 /* Returns the bytes of a matrix of width I. */
 size_t calm_gram_bytes(size_t width);
 
-/* Returns the peak bytes of ctx->scratch in calm_gram_add, of all workers together, for matrices of these widths [n],
- * and with `crosses` also for an X^T Y of each. */
-size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads);
+/* Returns the peak bytes of ctx->scratch in calm_gram_add with operands of this type, of all workers together, for
+ * matrices of these widths [n], and with `crosses` also for an X^T Y of each. */
+size_t calm_gram_add_scratch_bytes(calm_operands operands, const size_t *widths, size_t n, bool crosses,
+                                   size_t n_threads);

@@ -78,12 +78,13 @@ static size_t block_bytes(const calm_model *model, size_t block, size_t n_window
     return bytes + calm_batch_block_scratch_bytes(config, block, n_windows, longest, expert, false, n_threads);
 }
 
-size_t calm_head_stats_scratch_bytes(const calm_model *model, size_t n_windows, size_t longest, size_t n_threads)
+size_t calm_head_stats_scratch_bytes(const calm_model *model, calm_operands operands, size_t n_windows, size_t longest,
+                                     size_t n_threads)
 {
     const calm_config *config = calm_model_config(model);
     const size_t width = config->hidden;
     const size_t n = calm_size_min(n_windows, calm_batch_count(n_windows, longest, width, BATCH_BYTES));
-    size_t most = calm_gram_add_scratch_bytes(&width, 1, false, n_threads);
+    size_t most = calm_gram_add_scratch_bytes(operands, &width, 1, false, n_threads);
     for (size_t b = 0; b < config->n_blocks; b++)
         most = calm_size_max(most, block_bytes(model, b, n, longest, n_threads));
     return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) +

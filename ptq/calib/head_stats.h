@@ -18,4 +18,5 @@ calm_status calm_head_stats_collect(calm_ctx *ctx, const calm_model *model, cons
 
 /* Return the bytes that this allocates in ctx->out, and the peak bytes besides, of all workers together. */
 size_t calm_head_stats_bytes(size_t width);
-size_t calm_head_stats_scratch_bytes(const calm_model *model, size_t n_windows, size_t longest, size_t n_threads);
+size_t calm_head_stats_scratch_bytes(const calm_model *model, calm_operands operands, size_t n_windows, size_t longest,
+                                     size_t n_threads);

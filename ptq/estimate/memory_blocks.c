@@ -234,7 +234,7 @@ static calm_capture_shape capture_shape(const estimate *e, size_t block, calm_su
     return (calm_capture_shape){.config = calm_config_at(e->config, block), .sublayer = sublayer, .expert = expert,
                                 .rows = e->rows, .score_rows = e->score_rows, .held_rows = e->held_rows,
                                 .n_windows = e->windows, .longest = e->longest, .n_texts = e->p->in.calib.n_texts,
-                                .in_file = e->knobs->spill};
+                                .in_file = e->knobs->spill, .operands = e->p->in.recipe->operands};
 }
 
 /* The capture options of block_run.c that need the most memory: always with activation statistics. */

@@ -92,7 +92,8 @@ static size_t head_bytes(const estimate *e)
 static size_t head_collect_bytes(const estimate *e)
 {
     const size_t windows = e->windows - calm_head_stats_first(&e->p->in.calib, e->config->hidden);
-    return fits_head(e) ? calm_head_stats_scratch_bytes(e->p->in.model, windows, e->longest, e->n_threads) : 0;
+    return fits_head(e) ? calm_head_stats_scratch_bytes(e->p->in.model, e->p->in.recipe->operands, windows,
+                                                         e->longest, e->n_threads) : 0;
 }
 
 /* Bytes of a quantized table, and of either the piece that is being quantized or the model that uses the table. */

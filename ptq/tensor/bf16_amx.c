@@ -79,13 +79,14 @@ INLINE bool pack_rows_as_rows(size_t n, size_t terms, size_t across, const float
 }
 
 /* Packs the columns of a [terms, n] as rows: sixteen pairs of sixteen rows at a time, transposed. */
-INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t lda, pair *out, pair *rest)
+INLINE bool pack_columns_as_rows(size_t n, size_t terms, size_t across, const float *a, size_t lda, pair *out,
+                                 pair *rest)
 {
     const size_t pairs = pairs_of(terms), rows = whole_panels(n);
     parts both = {.any = _mm512_setzero_si512()};
     for (size_t p = 0; p < pairs; p += TILE)
         for (size_t i = 0; i < rows; i += TILE) {
-            const size_t to = place_of_row(i, p, pairs);
+            const size_t to = place_of_row(i, p, across);
             __m512i x[TILE], y[TILE];
             for (size_t q = 0; q < TILE; q++) {
                 round_columns(a + i, lda, i < n ? terms : 0, p + q, i < n ? n - i : 0, rest != NULL, &both);
@@ -367,7 +368,8 @@ TARGET static void pack_all_rows(const product *p, size_t i, size_t rows, size_t
             pair *rest = to->rows_rest ? to->rows_rest + place : NULL;
             to->any_rest[at] |=
                 p->form == CALM_PRODUCT_TN
-                    ? pack_columns_as_rows(n, terms, p->a + t * p->lda + i, p->lda, to->rows + place, rest)
+                    ? pack_columns_as_rows(n, terms, pairs_of(terms), p->a + t * p->lda + i, p->lda, to->rows + place,
+                                           rest)
                     : pack_rows_as_rows(n, terms, pairs_of(terms), p->a + (i + r) * p->lda + t, p->lda,
                                         to->rows + place, rest);
         }
@@ -440,10 +442,11 @@ TILES static void multiply_columns(const block *of, bool first, const target *to
     _tile_release();
 }
 
-TARGET bool calm_bf16_amx_pack_rows(size_t n, size_t terms, size_t across, const float *x, size_t ldx, uint32_t *first,
-                                    uint32_t *rest)
+TARGET bool calm_bf16_amx_pack_rows(calm_product_form form, size_t n, size_t terms, size_t across, const float *x,
+                                    size_t ldx, uint32_t *first, uint32_t *rest)
 {
-    return pack_rows_as_rows(n, terms, across, x, ldx, first, rest);
+    return form == CALM_PRODUCT_TN ? pack_columns_as_rows(n, terms, across, x, ldx, first, rest)
+                                   : pack_rows_as_rows(n, terms, across, x, ldx, first, rest);
 }
 
 TARGET bool calm_bf16_amx_pack_cols(calm_product_form form, size_t n, size_t terms, size_t across, const float *x,
@@ -519,10 +522,10 @@ size_t calm_bf16_amx_scratch_bytes(size_t n_parts, size_t rows)
     return 0;
 }
 
-bool calm_bf16_amx_pack_rows(size_t n, size_t terms, size_t across, const float *x, size_t ldx, uint32_t *first,
-                             uint32_t *rest)
+bool calm_bf16_amx_pack_rows(calm_product_form form, size_t n, size_t terms, size_t across, const float *x,
+                             size_t ldx, uint32_t *first, uint32_t *rest)
 {
-    (void)n, (void)terms, (void)across, (void)x, (void)ldx, (void)first, (void)rest;
+    (void)form, (void)n, (void)terms, (void)across, (void)x, (void)ldx, (void)first, (void)rest;
     return false;
 }
 

@@ -29,10 +29,11 @@ size_t calm_bf16_amx_scratch_bytes(size_t n_parts, size_t rows);
  * Reads start at multiples, both in lines and in terms. */
 #define CALM_BF16_AMX_SIDE ((size_t)32)
 
-/* Packs rows x [n, terms] of op(A) into panels with room for `across` pairs of terms; rest NULL: one part.  Returns
- * whether any second part is not 0.  Pads lines and terms with zeros to multiples of 32. */
-bool calm_bf16_amx_pack_rows(size_t n, size_t terms, size_t across, const float *x, size_t ldx, uint32_t *first,
-                             uint32_t *rest);
+/* Packs rows of op(A), x [terms, n] if `form` is CALM_PRODUCT_TN, else [n, terms], into panels with room for `across`
+ * pairs of terms; rest NULL: one part.  Returns whether any second part is not 0.  Pads lines and terms with zeros to
+ * multiples of 32. */
+bool calm_bf16_amx_pack_rows(calm_product_form form, size_t n, size_t terms, size_t across, const float *x,
+                             size_t ldx, uint32_t *first, uint32_t *rest);
 
 /* Packs columns of op(B) likewise: x [n, terms] if `form` is CALM_PRODUCT_NT, else [terms, n]. */
 bool calm_bf16_amx_pack_cols(calm_product_form form, size_t n, size_t terms, size_t across, const float *x, size_t ldx,

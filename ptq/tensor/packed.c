@@ -64,29 +64,28 @@ static void note_rest(calm_packed *to, bool any)
         __atomic_store_n(&to->any_rest, true, __ATOMIC_RELAXED);
 }
 
-static void put_right(calm_packed *to, calm_product_form form, size_t line, size_t n, size_t term, size_t n_terms,
-                      const float *x, size_t ldx)
+/* Packs lines that are columns or rows of x. */
+static void put_lines(calm_packed *to, bool columns, size_t line, size_t n, size_t term, size_t n_terms, const float *x,
+                      size_t ldx)
 {
-    const size_t at = place_of(to, line, term);
-    note_rest(to, calm_bf16_amx_pack_cols(form, n, n_terms, to->terms / 2, x, ldx, to->first + at,
-                                          to->rest ? to->rest + at : NULL));
+    const size_t at = place_of(to, line, term), across = to->terms / 2;
+    const calm_product_form form = columns == to->right ? CALM_PRODUCT_NN
+                                   : to->right          ? CALM_PRODUCT_NT
+                                                        : CALM_PRODUCT_TN;
+    uint32_t *first = to->first + at, *rest = to->rest ? to->rest + at : NULL;
+    note_rest(to, to->right ? calm_bf16_amx_pack_cols(form, n, n_terms, across, x, ldx, first, rest)
+                            : calm_bf16_amx_pack_rows(form, n, n_terms, across, x, ldx, first, rest));
 }
 
 void calm_packed_store(calm_packed *to, size_t line, size_t n, size_t term, size_t n_terms, const float *x, size_t ldx)
 {
-    const size_t at = place_of(to, line, term);
-    if (to->right)
-        put_right(to, CALM_PRODUCT_NT, line, n, term, n_terms, x, ldx);
-    else
-        note_rest(to, calm_bf16_amx_pack_rows(n, n_terms, to->terms / 2, x, ldx, to->first + at,
-                                              to->rest ? to->rest + at : NULL));
+    put_lines(to, false, line, n, term, n_terms, x, ldx);
 }
 
 void calm_packed_put_columns(calm_packed *to, size_t line, size_t n, size_t term, size_t n_terms, const float *x,
                              size_t ldx)
 {
-    assert(to->right);
-    put_right(to, CALM_PRODUCT_NN, line, n, term, n_terms, x, ldx);
+    put_lines(to, true, line, n, term, n_terms, x, ldx);
 }
 
 static calm_bf16_panels panels_of(calm_packed_part part)

@@ -37,7 +37,7 @@ calm_status calm_packed_new(calm_ctx *ctx, bool right, size_t lines, size_t term
  * different parts at the same time. */
 void calm_packed_store(calm_packed *to, size_t line, size_t n, size_t term, size_t n_terms, const float *x, size_t ldx);
 
-/* Packs x [n_terms, n], whose columns are lines, likewise; for op(B) only. */
+/* Packs x [n_terms, n], whose columns are lines, likewise. */
 void calm_packed_put_columns(calm_packed *to, size_t line, size_t n, size_t term, size_t n_terms, const float *x,
                              size_t ldx);
 

@@ -491,7 +491,7 @@ static void check_memory(bench *b, const calm_capture_options *options, calm_moe
     const calm_routing *routing = &b->routing;
     calm_capture_shape shape = {.config = config, .sublayer = CALM_SUBLAYER_MLP, .n_windows = b->windows.n,
                                 .longest = 70, .in_file = b->batch.hidden.file >= 0};
-    const size_t first = calm_gram_add_scratch_bytes(&config->hidden, 1, false, 1);
+    const size_t first = calm_gram_add_scratch_bytes(CALM_OPERANDS_F32, &config->hidden, 1, false, 1);
     size_t begin, end, checked = 0;
     for (size_t e = 0; e < EXPERTS; e++) {
         calm_capture out;

@@ -1,5 +1,8 @@
 /* Gram matrices against naive sums in double, and the same bytes for every number of threads. */
-#include "ptq/calib/gram.h"
+#include "ptq/calib/gram_packed.h"
+
+#include "ptq/base/scope.h"
+#include "ptq/tensor/product.h"
 
 #include "tests/support/harness.h"
 #include "tests/support/normals.h"
@@ -139,26 +142,98 @@ TEST(same_bytes_for_every_number_of_threads)
 }
 END_OF_TEST
 
+/* Adds X^T Y to `gram` chunk by chunk, each as one product. */
+static void add_whole(const sample *x, const float *y, double *gram)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    const size_t width = x->width;
+    float *product;
+    ck_ok(CALM_NEW(ctx, ctx->scratch, product, width * width));
+    for (size_t p = 0; p < x->n_parts; p++)
+        for (size_t row = x->row_begin[p]; row < x->row_begin[p + 1]; row += CALM_GRAM_CHUNK) {
+            const size_t n = calm_size_min(x->row_begin[p + 1] - row, CALM_GRAM_CHUNK);
+            ck_ok(calm_multiply(ctx, CALM_PRODUCT_TN, width, width, n, x->x + row * width, width, y + row * width,
+                                width, 0, product, width));
+            for (size_t i = 0; i < width * width; i++)
+                gram[i] += (double)product[i];
+        }
+}
+
+/* Operands that are packed once give the bytes of products that pack, for whole and short chunks, and both kinds of
+ * matrices. */
+static void check_packed(calm_operands operands, size_t rows, size_t width, size_t n_parts, bool cross)
+{
+    CALM_SCOPED_OPERANDS(ctx, operands);
+    CALM_SCOPED_RESULTS(ctx);
+    sample x = new_sample(rows, width, n_parts, rows);
+    const sample y = new_sample(rows, width, n_parts, rows + 1);
+    calm_gram_job job = job_of(&x);
+    job.y = cross ? y.x : NULL;
+    ck_assert(calm_gram_packs(ctx->operands, &job));
+    ck_ok(calm_gram_add(ctx, &job, 1));
+    add_whole(&x, cross ? y.x : x.x, y.gram);
+    for (size_t i = 0; i < width; i++) {
+        const size_t first = cross ? 0 : i;
+        const size_t at = i * width + first, bytes = (width - first) * sizeof(double);
+        ck_assert_msg(memcmp(x.gram + at, y.gram + at, bytes) == 0, "%zu rows, width %zu, row %zu", rows, width, i);
+    }
+}
+
+TEST(packed_operands_give_the_same_bytes)
+{
+    calm_linalg_setup();
+    const sample few = {.rows = 516, .width = 3072, .n_parts = 1, .row_begin = {0, 516}},
+                 odd = {.rows = 700, .width = 3073, .n_parts = 1, .row_begin = {0, 700}};
+    const calm_gram_job of_few = job_of(&few), of_odd = job_of(&odd);
+    ck_assert(!calm_gram_packs(CALM_OPERANDS_F32, &of_few) && !calm_gram_packs(CALM_OPERANDS_BF16X2, &of_few));
+    ck_assert(!calm_gram_packs(CALM_OPERANDS_BF16X2, &of_odd));
+    if (!calm_gram_packed_scratch_bytes(CALM_OPERANDS_BF16X2, 3072, 1))
+        return;    /* a CPU without AMX */
+    for (int threads = 1; threads < 4; threads += 2) {
+        ctx->n_threads = threads;
+        check_packed(CALM_OPERANDS_BF16X2, 700, 3136, 2, false);
+        check_packed(CALM_OPERANDS_BF16X2, 1100, 3072, 2, false);
+        check_packed(CALM_OPERANDS_BF16, 1029, 3104, 1, true);
+    }
+}
+END_OF_TEST
+
 /* The list of tiles, and for each worker the product of its largest tile. */
 TEST(memory)
 {
     static const size_t widths[] = {5, 100, 600, 1600, 2100};
     double *gram;
     ck_memory(CALM_NEW(ctx, ctx->out, gram, 37 * 37), calm_gram_bytes(37), 0);
-    ck_assert_uint_eq(calm_gram_add_scratch_bytes(widths, 0, false, 2), 0);
+    ck_assert_uint_eq(calm_gram_add_scratch_bytes(CALM_OPERANDS_F32, widths, 0, false, 2), 0);
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         sample s = new_sample(3, widths[i], 1, i + 1);
         const calm_gram_job job = job_of(&s);
         ctx->n_threads = 1;
-        const size_t held = calm_gram_add_scratch_bytes(&widths[i], 1, false, 1);
+        const size_t held = calm_gram_add_scratch_bytes(CALM_OPERANDS_F32, &widths[i], 1, false, 1);
         ck_memory_of_workers(calm_gram_add(ctx, &job, 1), 0, held, 2, 0);
     }
     /* More workers than tiles hold no more; the product with another input has separate tiles. */
-    const size_t one = calm_gram_add_scratch_bytes(widths, 1, false, 1);
-    ck_assert_uint_eq(one, calm_gram_add_scratch_bytes(widths, 1, false, 9));
-    ck_assert_uint_gt(calm_gram_add_scratch_bytes(widths, 1, true, 1), one);
-    const size_t five = calm_gram_add_scratch_bytes(widths, 5, false, 1);
-    ck_assert_uint_gt(calm_gram_add_scratch_bytes(widths, 5, false, 2), five);
+    const size_t one = calm_gram_add_scratch_bytes(CALM_OPERANDS_F32, widths, 1, false, 1);
+    ck_assert_uint_eq(one, calm_gram_add_scratch_bytes(CALM_OPERANDS_F32, widths, 1, false, 9));
+    ck_assert_uint_gt(calm_gram_add_scratch_bytes(CALM_OPERANDS_F32, widths, 1, true, 1), one);
+    const size_t five = calm_gram_add_scratch_bytes(CALM_OPERANDS_F32, widths, 5, false, 1);
+    ck_assert_uint_gt(calm_gram_add_scratch_bytes(CALM_OPERANDS_F32, widths, 5, false, 2), five);
+}
+END_OF_TEST
+
+/* Packed operands of a chunk, and for each worker a tile and the sums of a product. */
+TEST(memory_of_packed_operands)
+{
+    calm_linalg_setup();
+    CALM_SCOPED_OPERANDS(ctx, CALM_OPERANDS_BF16X2);
+    const size_t width = 3104, held = calm_gram_packed_scratch_bytes(ctx->operands, width, 1);
+    if (!held)
+        return;    /* a CPU without AMX */
+    sample s = new_sample(2100, width, 1, 1);
+    const calm_gram_job job = job_of(&s);
+    ctx->n_threads = 1;
+    ck_assert_uint_eq(calm_gram_add_scratch_bytes(ctx->operands, &width, 1, false, 1), held);
+    ck_memory_of_workers(calm_gram_add(ctx, &job, 1), 0, held, 7, 0);    /* 256 x 256 sums of a product */
 }
 END_OF_TEST
 
@@ -179,6 +254,7 @@ int main(void)
 {
     return run_tests("gram", (const TTest *[]){mean_squares_are_replaced, equals_naive_sums, products_of_two_inputs,
                                                the_lower_triangle_is_left_alone, adds_to_what_is_there,
-                                               same_bytes_for_every_number_of_threads, memory,
-                                               NULL});
+                                               same_bytes_for_every_number_of_threads,
+                                               packed_operands_give_the_same_bytes, memory,
+                                               memory_of_packed_operands, NULL});
 }

@@ -94,9 +94,10 @@ TEST(memory)
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
     const size_t width = calm_model_config(model)->hidden;
     ck_assert_uint_eq(calm_head_stats_bytes(width), CALM_BYTES(double, width * width));
-    ck_assert_uint_gt(calm_head_stats_scratch_bytes(model, 4, 12, 2),
+    ck_assert_uint_gt(calm_head_stats_scratch_bytes(model, CALM_OPERANDS_F32, 4, 12, 2),
                       48 * width * sizeof(float) + calm_model_load_sublayer_bytes(model, 0, 0));
-    ck_assert_uint_gt(calm_head_stats_scratch_bytes(model, 8, 12, 2), calm_head_stats_scratch_bytes(model, 4, 12, 2));
+    ck_assert_uint_gt(calm_head_stats_scratch_bytes(model, CALM_OPERANDS_F32, 8, 12, 2),
+                      calm_head_stats_scratch_bytes(model, CALM_OPERANDS_F32, 4, 12, 2));
     calm_model_close(model);
 }
 END_OF_TEST

@@ -11,7 +11,8 @@ enum { M = 1100, N = 345, K = 2710 };    /* more than blocks have, and than are 
 /* Both operands, and packed ones. */
 typedef struct operands {
     const float *a, *b, *turned;    /* [M, K], [N, K], and its transpose [K, N] */
-    calm_packed left, right, columns;
+    const float *a_turned;          /* [K, M] */
+    calm_packed left, left_columns, right, columns;
 } operands;
 
 static void pack_lines(size_t first, size_t n, void *user)
@@ -26,7 +27,10 @@ static void pack_all(operands *of)
     ck_ok(calm_packed_new(ctx, false, M, K, &of->left));
     ck_ok(calm_packed_new(ctx, true, N, K, &of->right));
     ck_ok(calm_packed_new(ctx, true, N, K, &of->columns));
+    ck_ok(calm_packed_new(ctx, false, M, K, &of->left_columns));
     calm_packed_store(&of->left, 0, M, 0, K, of->a, K);
+    for (size_t k = 0; k < K; k += 480)
+        calm_packed_put_columns(&of->left_columns, 0, M, k, calm_size_min(480, K - k), of->a_turned + k * M, M);
     ctx->n_threads = 3;
     calm_parallel_each_rows(ctx, N, pack_lines, of);
     ctx->n_threads = 1;
@@ -43,8 +47,13 @@ static operands new_operands(bool exact)
     for (size_t i = 0; i < N; i++)
         for (size_t k = 0; k < K; k++)
             turned[k * N + i] = b[i * K + k];
+    float *a_turned = random_matrix((size_t)M * K, 5);
+    for (size_t i = 0; i < M; i++)
+        for (size_t k = 0; k < K; k++)
+            a_turned[k * M + i] = of.a[i * K + k];
     of.b = b;
     of.turned = turned;
+    of.a_turned = a_turned;
     pack_all(&of);
     return of;
 }
@@ -53,12 +62,12 @@ static operands new_operands(bool exact)
 static void check(const operands *of, size_t m, size_t column, size_t n, size_t term, size_t k, float beta)
 {
     float *c = random_matrix(m * (n + 3), 4), *same = random_matrix(m * (n + 3), 4);
-    const calm_packed *right[] = {&of->right, &of->columns};
+    const calm_packed *left[] = {&of->left, &of->left_columns}, *right[] = {&of->right, &of->columns};
     ck_ok(calm_multiply(ctx, CALM_PRODUCT_NT, m, n, k, of->a + term, K, of->b + column * K + term, K, beta, same,
                         n + 3));
     for (size_t i = 0; i < 2; i++) {
         float *again = random_matrix(m * (n + 3), 4);
-        ck_ok(calm_packed_multiply(ctx, m, n, k, (calm_packed_part){&of->left, 0, term},
+        ck_ok(calm_packed_multiply(ctx, m, n, k, (calm_packed_part){left[i], 0, term},
                                    (calm_packed_part){right[i], column, term}, beta, again, n + 3));
         ck_assert_msg(memcmp(again, same, m * (n + 3) * sizeof *c) == 0, "%zu x %zu x %zu from %zu, %zu, %zu", m, n, k,
                       column, term, i);
