@@ -99,8 +99,8 @@ const calm_option calm_spec_table[] = {
      COUNT(score_samples, 0, WINDOWS_MAX, "-1"), .place = "calibration.score_samples"},
     {.name = "guard-samples",
      .help = "windows outside calibration on which the guard compares the hybrid with uniform runs; up to four "
-             "times as many if the difference is within its standard error (default: 16, from 1024 tokens per window "
-             "fewer, 4 at least; 0 if --preset fast leaves one algorithm)",
+             "times as many if the difference is within its standard error (default: 16; if windows are longer than "
+             "512 tokens, those of 8192 tokens, at least 4; 0 if --preset fast leaves one algorithm)",
      COUNT(guard_samples, 0, WINDOWS_MAX, "-1"), .place = "calibration.guard_samples"},
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",
      TEXT(eval_text, PATH_BYTES, "FILE"), .place = "evaluation.text", .yields_to = "no-eval"},

@@ -133,7 +133,7 @@ def quantize(
     score_samples
         held-out calibration windows on which candidates are scored (default: the beginnings of 8 windows, 4096 tokens in all or what takes a tenth of the run; a single algorithm at a single scheme is not scored); 0: no scores and no activation statistics
     guard_samples
-        windows outside calibration on which the guard compares the hybrid with uniform runs; up to four times as many if the difference is within its standard error (default: 16, from 1024 tokens per window fewer, 4 at least; 0 if --preset fast leaves one algorithm)
+        windows outside calibration on which the guard compares the hybrid with uniform runs; up to four times as many if the difference is within its standard error (default: 16; if windows are longer than 512 tokens, those of 8192 tokens, at least 4; 0 if --preset fast leaves one algorithm)
     eval_text
         text to evaluate on (default: bundled WikiText-2 test)
     eval_samples
