@@ -7,6 +7,7 @@
 #include "ptq/tensor/int_kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
+#include <assert.h>
 #include <immintrin.h>
 #include <string.h>
 
@@ -19,11 +20,14 @@ enum { LANES = 16, SIDE = 2 * LANES, ROWS = CALM_INT_AMX_ROWS };
 /* Columns processed at a time; codes of a row of a register. */
 #define COLUMNS ((size_t)512)
 #define CODES   ((size_t)64)
-/* AMX takes as long for fewer rows as for 16 of them, so vectors are faster. */
-#define FEWEST_ROWS ((size_t)8)
+/* AMX takes as long for fewer rows as for 32, so vectors are faster with few: up to 16 rows where the weight comes from
+ * memory, up to 24 where it stays in the L2 cache. */
+#define FEWEST_ROWS        ((size_t)17)
+#define FEWEST_CACHED_ROWS ((size_t)25)
+#define CACHED_BYTES       ((size_t)2 << 20)
 
-/* Rows of a piece by two panels.  A slot is 16 rows, or all if there are fewer; the last slot ends with the rows, so
- * it may share some with the slot before it. */
+/* Rows of a piece by two panels.  A slot is 16 rows; the last slot ends with the rows, so it may share some with the
+ * slot before it. */
 typedef struct part {
     const calm_int_piece *piece;
     size_t first_row, n_rows, n_slots;
@@ -37,7 +41,7 @@ typedef struct part {
 static size_t slot_row(const part *p, size_t slot)
 {
     const size_t row = slot * LANES;
-    return p->first_row + (row + LANES <= p->n_rows ? row : p->n_rows < LANES ? 0 : p->n_rows - LANES);
+    return p->first_row + calm_size_min(row, p->n_rows - LANES);
 }
 
 /* Returns the largest number of codes of a register's row that divides all groups, or 0 if it is less than half a
@@ -153,12 +157,12 @@ INLINE __m512 scaled(const int32_t *sums, const correction *of, const side *by)
 TARGET static void add_group(part *p, size_t slot, size_t g)
 {
     const calm_int_rows *all = p->piece->rows;
-    const size_t rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot), step = all->n_groups;
+    const size_t row = slot_row(p, slot), step = all->n_groups;
     const int32_t *codes = all->sums + row * step + g, *zeros = all->zeros + row;
     const bool own_zeros = p->piece->weight->zeros;
     const uint32_t shared = own_zeros ? 0 : (uint32_t)p->piece->weight->zero;
     const side by[2] = {side_of(p, p->panels[0], g), side_of(p, p->panels[1], g)};
-    for (size_t r = 0; r < rows; r++) {
+    for (size_t r = 0; r < LANES; r++) {
         const int32_t *sums = p->sums[slot * LANES + r];
         float *totals = p->totals[slot * LANES + r];
         const uint32_t of_row = (uint32_t)codes[r * step];
@@ -178,13 +182,13 @@ TARGET static void add_group(part *p, size_t slot, size_t g)
 TARGET static void put_side(const part *p, size_t slot, size_t at, size_t column)
 {
     const calm_int_piece *piece = p->piece;
-    const size_t out = piece->weight->out, rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot);
+    const size_t out = piece->weight->out, row = slot_row(p, slot);
     const __mmask16 there = (__mmask16)((1u << calm_size_min(LANES, out - column)) - 1);
     const __m512 bias = piece->bias ? _mm512_maskz_loadu_ps(there, piece->bias + column) : _mm512_setzero_ps();
     const bool biased = piece->bias;
     const float *scales = piece->rows->scales + row, *totals = p->totals[slot * LANES] + at;
     float *y = piece->y + row * out + column;
-    for (size_t r = 0; r < rows; r++) {
+    for (size_t r = 0; r < LANES; r++) {
         const __m512 product = _mm512_mul_ps(_mm512_load_ps(totals + r * SIDE), _mm512_set1_ps(scales[r]));
         _mm512_mask_storeu_ps(y + r * out, there, biased ? _mm512_add_ps(product, bias) : product);
     }
@@ -240,16 +244,15 @@ TARGET static void multiply(const calm_int_piece *piece, size_t codes)
     part p;
     p.piece = piece;
     p.codes = codes;
-    for (size_t row = piece->first_row; row < piece->end_row; row += ROWS) {
-        p.first_row = row;
-        p.n_rows = calm_size_min(ROWS, piece->end_row - row);
-        p.n_slots = (p.n_rows + LANES - 1) / LANES;
-        calm_amx_begin(calm_size_min(p.n_rows, LANES), codes);
-        for (size_t panel = piece->first_panel; panel < piece->end_panel; panel += 2) {
-            p.panels[0] = panel;
-            p.panels[1] = calm_size_min(panel + 1, piece->end_panel - 1);
-            multiply_panels(&p);
-        }
+    p.first_row = piece->first_row;
+    p.n_rows = piece->end_row - piece->first_row;
+    p.n_slots = (p.n_rows + LANES - 1) / LANES;
+    assert(p.n_rows >= LANES && p.n_rows <= ROWS);
+    calm_amx_begin(LANES, codes);
+    for (size_t panel = piece->first_panel; panel < piece->end_panel; panel += 2) {
+        p.panels[0] = panel;
+        p.panels[1] = calm_size_min(panel + 1, piece->end_panel - 1);
+        multiply_panels(&p);
     }
     _tile_release();
 }
@@ -268,10 +271,15 @@ TARGET void calm_int_amx_spin(size_t times)
     _tile_release();
 }
 
+static size_t fewest_rows(const calm_int_weight *weight)
+{
+    return weight->out * weight->stride * weight->bits / 8 <= CACHED_BYTES ? FEWEST_CACHED_ROWS : FEWEST_ROWS;
+}
+
 void calm_int_amx(const calm_int_piece *piece)
 {
     const size_t codes = codes_of(piece->weight);
-    if (codes == 0 || piece->end_row - piece->first_row < FEWEST_ROWS)
+    if (codes == 0 || piece->end_row - piece->first_row < fewest_rows(piece->weight))
         calm_int_avx512(piece);
     else
         multiply(piece, codes);
