@@ -106,7 +106,7 @@ TEST(edges)
 {
     static const size_t shapes[][3] = {{1, 1, 1},   {1, 16, 8},  {2, 17, 9},  {3, 15, 31},  {4, 128, 64},
                                        {5, 33, 40}, {7, 50, 65}, {8, 32, 96}, {13, 145, 77}, {70, 129, 136},
-                                       {9, 40, 64}, {16, 16, 96}, {33, 65, 128}, {150, 49, 192}};
+                                       {9, 40, 64}, {16, 16, 96}, {33, 65, 128}, {150, 49, 192}, {30, 49, 64}};
     static const size_t groups[] = {0, 8, 32, 64, 128};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
