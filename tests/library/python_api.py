@@ -31,7 +31,7 @@ os.environ.update(CALM_LIBRARY=library, CALM_PROGRAM=program,
                   PYTHONPATH=folder + os.pathsep + os.environ.get("PYTHONPATH", ""))
 sys.path.insert(0, folder)
 import calm_ptq    # noqa: E402
-from calm_ptq import _progress    # noqa: E402
+from calm_ptq import _library, _progress    # noqa: E402
 from fails import fails    # noqa: E402
 
 SMALL = dict(bits=4, algorithms=["rtn", "gptq"], samples=4, seqlen=32, score_samples=1, guard_samples=2, eval_samples=2)
@@ -132,13 +132,21 @@ def interrupts():
         if stage == "quantize" and done:
             raise Refusal
 
-    pressed = []
+    # The run waits in its callback until the main thread has passed the signal on: it could end before that.
+    interrupt, interrupted, pressed = _library.library.calm_interrupt, threading.Event(), []
+
+    def notice(context):
+        interrupt(context)
+        interrupted.set()
 
     def press(stage, done, total):
         if stage == "score" and done and not pressed:
             pressed.append(done)
+            interrupted.clear()
             os.kill(os.getpid(), signal.SIGINT)
+            assert interrupted.wait(60)
 
+    _library.library.calm_interrupt = notice
     for progress, error in ((refuse, Refusal), (press, KeyboardInterrupt)):
         try:
             calm_ptq.quantize(model="qwen", output="ended", store="ended.db", progress=progress, **SMALL)
@@ -146,6 +154,7 @@ def interrupts():
             assert not os.path.exists("ended"), error
         else:
             raise AssertionError(f"no {error}")
+    _library.library.calm_interrupt = interrupt
     calm_ptq.quantize(model="qwen", output="ended", store="ended.db", **SMALL)
     with open("out/model.safetensors", "rb") as whole, open("ended/model.safetensors", "rb") as ended:
         assert whole.read() == ended.read()
