@@ -51,20 +51,16 @@ measure()    # measure NAME THREADS COMMAND: a row
         "$folder/time"
 }
 
-# WITH, set by some rows of this script: variables for the program, "NAME=VALUE", and part of the row's name.
+# Set by some rows of this script: WITH, variables for the program, "NAME=VALUE", and part of the row's name; ALONE, options
+# that leave out what comes after quantization.
+ALONE='--guard-samples 0 --no-eval'
 quantize()    # quantize THREADS WORDS...
-{
-    whole "$@" --guard-samples 0 --no-eval
-}
-
-whole()    # whole THREADS WORDS...: with guard and evaluation, unless the words say otherwise
 {
     threads=$1
     shift
-    words=$(echo "$*" | sed 's/ --guard-samples 0 --no-eval$//')
-    # shellcheck disable=SC2086 # several variables
-    measure "${WITH:+$WITH }calm $words" "$threads" env $WITH "$calm" quantize --model "$model" --quiet --threads "$threads" \
-        --output "$folder/out" --store "$folder/s.db" "$@"
+    # shellcheck disable=SC2086 # several variables, several options
+    measure "${WITH:+$WITH }calm $*" "$threads" env $WITH "$calm" quantize --model "$model" $ALONE --quiet \
+        --threads "$threads" --output "$folder/out" --store "$folder/s.db" "$@"
 }
 
 # Compares the checkpoint of a command with the first number of threads and with others.
@@ -102,7 +98,9 @@ for threads in ${THREADS:-1 2}; do
         same_bytes bf16 "$threads"
     fi
     if wanted balanced; then
-        whole "$threads" --bits 4 --samples 8 --seqlen 2048 --preset balanced
+        before=$ALONE ALONE=
+        quantize "$threads" --bits 4 --samples 8 --seqlen 2048 --preset balanced
+        ALONE=$before
         same_bytes balanced "$threads"
     fi
     for windows in 1 2 0; do

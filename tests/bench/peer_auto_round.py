@@ -13,7 +13,7 @@ import torch
 from auto_round import AutoRound
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-SEQLEN, WINDOWS = 512, int(os.environ.get("WINDOWS", "128"))
+from peer_windows import SEQLEN, WINDOWS, windows
 
 
 def main(model_dir, text, output, bits, group, iterations):
@@ -21,14 +21,12 @@ def main(model_dir, text, output, bits, group, iterations):
     tokenizer = AutoTokenizer.from_pretrained(model_dir)
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
     with open(text, encoding="utf-8") as stream:
-        ids, head = tokenizer(stream.read(), add_special_tokens=False)["input_ids"], tokenizer("")["input_ids"]
-    step = SEQLEN - len(head)
-    windows = [{"input_ids": torch.tensor([head + ids[i * step : (i + 1) * step]]), "attention_mask": torch.ones(1, SEQLEN, dtype=torch.long)}
-               for i in range(WINDOWS)]
-    assert all(w["input_ids"].shape[1] == SEQLEN for w in windows)
+        rows = windows(tokenizer, stream.read())
+    assert all(len(row) == SEQLEN for row in rows)
+    data = [{"input_ids": torch.tensor([row]), "attention_mask": torch.ones(1, SEQLEN, dtype=torch.long)} for row in rows]
     begun = time.process_time()
     rounder = AutoRound(model, tokenizer, bits=int(bits), group_size=int(group), sym=True, iters=int(iterations), seqlen=SEQLEN,
-                        nsamples=WINDOWS, batch_size=8, dataset=windows, device_map="cpu", amp=os.environ.get("AMP") == "1")
+                        nsamples=WINDOWS, batch_size=8, dataset=data, device_map="cpu", amp=os.environ.get("AMP") == "1")
     rounder.quantize()
     print(f"auto-round: {time.process_time() - begun:.1f} s of CPU time", flush=True)
     rounder.save_quantized(output, format="fake")

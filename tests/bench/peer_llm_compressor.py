@@ -5,7 +5,6 @@ MXFP4A16, FP8_DYNAMIC, or BITS[gGROUP][aBITS]: symmetric weights in groups or by
 It uses the first 128 windows (environment variable WINDOWS) of 512 tokens of the text, with special tokens at the beginning (BOS). With
 SENTENCES, each of that many first lines is a sample."""
 
-import os
 import re
 import sys
 
@@ -18,11 +17,12 @@ from llmcompressor.modifiers.transform.awq import AWQModifier
 from llmcompressor.pipelines.cache import IntermediatesCache
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 
+from peer_windows import SEQLEN, windows
+
 if not torch.accelerator.is_available():
     # AWQ (0.14) asks for pinned memory, which torch has with an accelerator alone; it changes no number.
     IntermediatesCache.pin_memory = lambda *_: None
 
-SEQLEN, WINDOWS = 512, int(os.environ.get("WINDOWS", 128))
 SENTENCE = 128  # the longest, in tokens; calm's --seqlen
 
 
@@ -42,9 +42,7 @@ def samples(tokenizer, text, sentences):
     if sentences:
         lines = text.splitlines()[:sentences]
         return [tokenizer(line, truncation=True, max_length=SENTENCE)["input_ids"] for line in lines]
-    ids, head = tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer("")["input_ids"]
-    step = SEQLEN - len(head)
-    return [head + ids[i * step : (i + 1) * step] for i in range(WINDOWS)]
+    return windows(tokenizer, text)
 
 
 def main(model_dir, text, output, how, scheme, sentences=0):
