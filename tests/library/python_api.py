@@ -133,20 +133,18 @@ def interrupts():
             raise Refusal
 
     # The run waits in its callback until the main thread has passed the signal on: it could end before that.
-    interrupt, interrupted, pressed = _library.library.calm_interrupt, threading.Event(), []
+    interrupt, interrupted = _library.library.calm_interrupt, threading.Event()
 
     def notice(context):
         interrupt(context)
         interrupted.set()
 
     def press(stage, done, total):
-        if stage == "score" and done and not pressed:
-            pressed.append(done)
-            interrupted.clear()
+        if stage == "score" and done and not interrupted.is_set():
+            _library.library.calm_interrupt = notice
             os.kill(os.getpid(), signal.SIGINT)
             assert interrupted.wait(60)
 
-    _library.library.calm_interrupt = notice
     for progress, error in ((refuse, Refusal), (press, KeyboardInterrupt)):
         try:
             calm_ptq.quantize(model="qwen", output="ended", store="ended.db", progress=progress, **SMALL)
