@@ -1,6 +1,6 @@
 """Draws the rates of `calm bench kernels` under the roofs of the machine, as SVG on the standard output.
 
-    roofline.py --table RUN.json... > int_kernels.csv     rows from outputs of `calm bench kernels --json` on one machine; the median
+    roofline.py --table RUN.json... > int_amx.csv         rows from outputs of `calm bench kernels --json` on one machine; the median
                                                           of each figure over runs of the same shape
     roofline.py DOCS/EVIDENCE > int_kernels.svg           from int_kernels.csv of the folder
 
@@ -17,7 +17,7 @@ from picture import HEIGHT, LEFT, TOP, WIDTH, begin, dot, end
 
 BOTTOM = 64
 KINDS = {"w8a8": ("#1f6feb", 8), "w4a8": ("#1a7f37", 4), "w4a8_g128": ("#d1570c", 4.25), "sgemm": ("#8c8c8c", 32)}
-COLUMNS = "m,k,n,kind,gops,share_of_peak,ratio_to_sgemm,weight_gb_per_s,read_gb_per_s"
+COLUMNS = "m,k,n,kind,instructions,gops,share_of_peak,ratio_to_sgemm,ratio_to_float,weight_gb_per_s,read_gb_per_s"
 
 
 def median(values):
@@ -33,11 +33,11 @@ def table(files):
             run = json.load(stream)
         reads.append(run["read_bytes_per_second"] / 1e9)
         for row in run["shapes"]:
-            rows.setdefault((row["m"], row["k"], row["n"], row["kind"]), []).append(row)
+            rows.setdefault((row["m"], row["k"], row["n"], row["kind"], run["simd"]), []).append(row)
     print(COLUMNS)
     for key, found in sorted(rows.items(), key=lambda item: (item[0][1] * item[0][2], item[0][1], item[0][0])):
         texts = []
-        for figure, digits in (("gops", 1), ("share_of_peak", 3), ("ratio", 2), ("weight_gb", 1)):
+        for figure, digits in (("gops", 1), ("share_of_peak", 3), ("ratio", 2), ("ratio_best", 2), ("weight_gb", 1)):
             values = [row[figure] for row in found if row[figure] is not None]
             texts.append(f"{median(values):.{digits}f}" if values else "")
         if texts[0]:
